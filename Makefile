@@ -1,0 +1,107 @@
+# hiprdnaar: `make` builds what this machine can, `make help` lists the targets.
+#
+# Variables: V=1 shows commands. DEBUG=1, ASAN=1, TSAN=1, UBSAN=1 choose a variant (ASAN and UBSAN may
+# be combined). CXX chooses the compiler of the host library.
+
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+ifneq ($(origin CXX),command line)
+ifneq ($(origin CXX),environment)
+CXX := g++
+endif
+endif
+PYTHON ?= python3
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+
+# ---- Variants: objects live in a folder named by compiler and flags ---------------------------
+VARIANT :=
+OPT := -O3 -g1
+SANITIZE :=
+ifeq ($(DEBUG),1)
+VARIANT := $(VARIANT)-debug
+OPT := -O0 -g3
+endif
+ifeq ($(ASAN),1)
+VARIANT := $(VARIANT)-asan
+SANITIZE += -fsanitize=address -fno-omit-frame-pointer
+endif
+ifeq ($(UBSAN),1)
+VARIANT := $(VARIANT)-ubsan
+SANITIZE += -fsanitize=undefined -fno-sanitize-recover=all
+endif
+ifeq ($(TSAN),1)
+VARIANT := $(VARIANT)-tsan
+SANITIZE += -fsanitize=thread
+ifneq ($(filter 1,$(ASAN) $(UBSAN)),)
+$(error TSAN=1 cannot be combined with ASAN=1 or UBSAN=1)
+endif
+endif
+
+BUILD := build/host-$(notdir $(CXX))$(VARIANT)
+# The default variant is what the package and the tests load.
+LIBDIR := $(if $(VARIANT),$(BUILD),build/lib)
+
+SRC := libhiprdnaar/src
+INCLUDES := -Ilibhiprdnaar/include
+# -ffp-contract=off: a fused multiply-add would round differently from one build to the next.
+# -Wno-maybe-uninitialized: of arrays of kMaxW only the first `world` elements are set and used, which
+# g++ cannot know; the sanitizer builds check what runs.
+COMMON := -std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffp-contract=off \
+          -Wall -Wextra -Werror -Wno-psabi -Wno-maybe-uninitialized -pthread $(OPT) $(SANITIZE) $(INCLUDES) -MMD -MP
+# A library without sanitizers brings its own C++ runtime, so that it loads anywhere.
+LINK_RUNTIME := $(if $(SANITIZE),,-static-libstdc++ -static-libgcc)
+
+DIGEST := $(shell $(PYTHON) tools/source_digest.py libhiprdnaar)
+REVISION := $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
+
+RUNTIME_OBJECTS := $(patsubst $(SRC)/%.cpp,$(BUILD)/%.o,$(wildcard $(SRC)/runtime/*.cpp))
+HOST_OBJECTS := $(patsubst $(SRC)/%.cpp,$(BUILD)/%.o,$(filter-out %/kernels.cpp,$(wildcard $(SRC)/host/*.cpp)))
+ISAS := Baseline
+ifeq ($(shell uname -m),x86_64)
+ISAS += Avx2 Avx512
+endif
+ISA_FLAGS_Baseline :=
+ISA_FLAGS_Avx2 := -mavx2 -mf16c
+ISA_FLAGS_Avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mf16c -mprefer-vector-width=512
+KERNEL_OBJECTS := $(ISAS:%=$(BUILD)/host/kernels.%.o)
+HOST_LIB := $(LIBDIR)/libhiprdnaar_host.so
+ABI_MAJOR := 1
+
+.PHONY: all host demo test test-host lint format clean help venv FORCE
+.DEFAULT_GOAL := all
+
+all: host ## build what this machine can
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+host: $(HOST_LIB) ## the library for CPU ranks
+
+$(HOST_LIB): $(RUNTIME_OBJECTS) $(HOST_OBJECTS) $(KERNEL_OBJECTS) libhiprdnaar/rdnaar.map
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CXX) -shared -o $@.tmp $(filter %.o,$^) $(OPT) $(SANITIZE) -pthread $(LINK_RUNTIME) \
+	    -Wl,--version-script=libhiprdnaar/rdnaar.map -Wl,-soname,libhiprdnaar_host.so.$(ABI_MAJOR) \
+	    -Wl,-z,relro,-z,now $(if $(SANITIZE),,-Wl,-z,defs) && mv $@.tmp $@
+
+$(BUILD)/host/kernels.%.o: $(SRC)/host/kernels.cpp Makefile
+	@mkdir -p $(@D)
+	@echo "  CXX   $< ($*)"
+	$(Q)$(CXX) $(COMMON) $(ISA_FLAGS_$*) -DRDNAAR_ISA=$* -c $< -o $@
+
+$(BUILD)/%.o: $(SRC)/%.cpp Makefile
+	@mkdir -p $(@D)
+	@echo "  CXX   $<"
+	$(Q)$(CXX) $(COMMON) -c $< -o $@
+
+# Compiled anew when the digest or the revision changes.
+$(BUILD)/runtime/build_info.o: COMMON += -DRDNAAR_SOURCE_DIGEST='"$(DIGEST)"' -DRDNAAR_GIT_REVISION='"$(REVISION)"'
+$(BUILD)/runtime/build_info.o: $(BUILD)/provenance
+$(BUILD)/provenance: FORCE
+	@mkdir -p $(@D)
+	@echo '$(DIGEST) $(REVISION)' | cmp -s - $@ || echo '$(DIGEST) $(REVISION)' > $@
+
+-include $(wildcard $(BUILD)/*/*.d)
+
+clean: ## remove everything that was built
+	rm -rf build .venv

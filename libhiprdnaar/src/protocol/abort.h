@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Giving up: one record, told to all, sticky.
+//
+// The abort word in each slab is written by whoever gives up, to its own slab and to every peer's;
+// it never goes back to zero. A kernel looks at its own at entry and while it waits. Several ranks
+// may write it at once: any of them is a true reason.
+#pragma once
+
+#include "call.h"
+#include "numeric.h"
+
+namespace rdnaar {
+
+enum Reason : uint32_t { kTimeout = 1, kMismatch = 2, kPeerAborted = 3, kPeerDead = 4, kUser = 5 };
+
+enum Phase : uint32_t { kPhaseFlag = 2, kPhaseGatherFlag = 4, kPhaseLlWord = 5 };
+
+RDNAAR_FN uint64_t make_abort_word(uint32_t reason, uint32_t rank) {
+    return uint64_t(1) << 32 | reason << 8 | rank;
+}
+
+// What a call finds when it begins; the same for all its blocks.
+struct Entry {
+    uint64_t call;
+    uint64_t round;
+    uint64_t abort_word;
+};
+
+struct Blame {
+    uint32_t reason, phase;
+    int32_t peer;
+    uint64_t waited_ms, seen;
+};
+
+// The first thread of the rank to come here writes the record and tells everybody; for all others it
+// has been done.
+template <class Lane>
+RDNAAR_FN void give_up(Lane &lane, const Call &call, const Entry &entry, const Blame &blame) {
+    if (lane.exchange(&call.counters->claimed, 1u) != 0) return;
+    AbortLine *line = call.abort_line;
+    line->reason = uint8_t(blame.reason);
+    line->phase = uint8_t(blame.phase);
+    line->algo = uint8_t(call.algo);
+    line->peer = blame.peer;
+    line->block = lane.block();
+    line->call = entry.call;
+    line->waited_ms = blame.waited_ms;
+    line->expected = call.signature;
+    line->seen = blame.seen;
+    lane.store_valid_release(&line->valid);
+    const uint64_t word = make_abort_word(blame.reason, call.rank);
+    for (uint32_t r = 0; r < call.world; r++)
+        lane.store_word(reinterpret_cast<uint64_t *>(call.slab[r] + kAbortWordOffset), word);
+}
+
+template <class Lane>
+RDNAAR_FN uint64_t load_abort_word(Lane &lane, const Call &call) {
+    return lane.load_word(
+        reinterpret_cast<const uint64_t *>(call.slab[call.rank] + kAbortWordOffset));
+}
+
+}  // namespace rdnaar

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call on one lane: what a kernel, a host worker or a test's scheduler runs.
+#pragma once
+
+#include "ll.h"
+#include "oneshot.h"
+#include "twoshot.h"
+
+namespace rdnaar {
+
+// The public values (rdnaar.h); the runtime asserts that they agree.
+constexpr uint32_t kAlgoLl = 1, kAlgoOneshot = 2, kAlgoTwoshot = 3;
+constexpr uint32_t kSum = 0, kMax = 1, kMin = 2, kAvg = 3;
+
+RDNAAR_FN constexpr OpKind kind_of(uint32_t op) {
+    return op == kMax || op == kMin ? kOpMax : kOpAdd;
+}
+
+// kAlgo, the element type, the kind of the operation and a bound of the world (kMaxW >= world) are
+// compiled in; kMaxW bounds the vectors that a thread holds in registers.
+template <class Lane, uint32_t kAlgo, class T, OpKind kOp, int kMaxW>
+RDNAAR_FN void all_reduce(Lane &lane, const Call &call) {
+    const Entry entry = read_entry(lane, call);
+    const Tensor<Lane, T> tensor(call);
+    const uint32_t flip = call.op == kMin ? 0x80000000u : 0u;
+    const float divisor = call.op == kAvg ? float(call.world) : 1.0f;
+    post_cards(lane, call, entry);
+    bool ok;
+    if constexpr (kAlgo == kAlgoLl) {
+        ok = Ll<Lane, T, kOp, kMaxW>{lane, call, entry, tensor, flip, divisor, false}.run();
+    } else if constexpr (kAlgo == kAlgoOneshot) {
+        ok = Oneshot<Lane, T, kOp, kMaxW>{lane, call, entry, tensor, flip, divisor}.run();
+    } else {
+        ok = Twoshot<Lane, T, kOp, kMaxW>{lane, call, entry, tensor, flip, divisor}.run();
+    }
+    if (!ok) poison<Lane, T>(lane, call, kAlgo == kAlgoTwoshot ? call.world : 1);
+}
+
+}  // namespace rdnaar

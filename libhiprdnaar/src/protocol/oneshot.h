@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// `oneshot`: push the whole message to every peer, publish, fold.
+//
+// Why a slot may be written again two rounds later (I2): a block starts round r + 2 after it has seen
+// the flags of round r + 1 of all its twins, and a twin publishes r + 1 behind a block barrier that
+// its threads reach after their reads of round r. In the next call the grid may differ: this call
+// has ended on this rank, so all its blocks have seen the last round's flags of all twins, so all
+// reads of the round before are done everywhere; and the last round's slots are written only in the
+// next call's second round, or the call after it, which need flags that a peer sends when its
+// kernel of this call has ended.
+#pragma once
+
+#include "advance.h"
+#include "flags.h"
+#include "tensor.h"
+
+namespace rdnaar {
+
+template <class Lane, class T, OpKind kOp, int kMaxW>
+struct Oneshot {
+    using V = typename Lane::Vec;
+
+    Lane &lane;
+    const Call &call;
+    const Entry entry;
+    const Tensor<Lane, T> tensor;
+    const uint32_t flip;
+    const float divisor;
+
+    RDNAAR_FN V *slot(uint32_t owner, uint32_t source, uint64_t round) const {
+        return reinterpret_cast<V *>(call.slab[owner] +
+                                     slot_offset(call.layout.oneshot, call.layout.oneshot_slot,
+                                                 call.world, round, source));
+    }
+
+    RDNAAR_FN void push(const Piece &piece, uint64_t round) {
+        for (uint64_t i = lane.first(); i < piece.vectors; i += lane.stride()) {
+            const V v = tensor.load(lane, piece, i);
+            RDNAAR_UNROLL
+            for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
+                if (k + 1 < call.world)
+                    lane.put(slot(peer_at(call, k), call.rank, round) + i, v);
+            lane.pace(call.pace);
+        }
+    }
+
+    RDNAAR_FN void fold(const Piece &piece, uint64_t round) {
+        for (uint64_t i = lane.first(); i < piece.vectors; i += lane.stride()) {
+            const V own = tensor.load(lane, piece, i);
+            V x[kMaxW];
+            RDNAAR_UNROLL
+            for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
+                if (p < call.world)
+                    x[p] = p == call.rank
+                               ? own
+                               : lane.get(slot(call.rank, p, round) + i);
+            Fold<V, T, kOp> fold;
+            fold.start(x[0], flip);
+            RDNAAR_UNROLL
+            for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
+                if (p < call.world) fold.add(x[p], flip);
+            tensor.store(lane, piece, i, fold.finish(flip, divisor));
+        }
+    }
+
+    // False: aborted.
+    RDNAAR_FN bool run() {
+        if (!advance(lane, call, entry)) return false;
+        for (uint32_t index = 0; index < call.pieces; index++) {
+            const Piece piece = tensor.piece(call, index);
+            const uint64_t round = entry.round + index;
+            push(piece, round);
+            publish(lane, call, kFlagOneshot, round);
+            if (!await(lane, call, entry, kFlagOneshot, round, index == 0)) return false;
+            fold(piece, round);
+        }
+        return true;
+    }
+};
+
+}  // namespace rdnaar

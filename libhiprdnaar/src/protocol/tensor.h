@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The caller's tensors as vectors, and which thread works on which.
+//
+// I4: the share of a thread is one function, used by writers and readers in every phase: within a
+// piece (or a slice of a piece) vector i belongs to the thread with first() == i mod stride(). So a
+// thread only reads what its twins, the threads of the same number on the other ranks, have written,
+// and a block only waits for its twin blocks.
+#pragma once
+
+#include "abort.h"
+
+namespace rdnaar {
+
+// A part of the message that passes through the slab in one round.
+struct Piece {
+    uint64_t offset;   // bytes from the start of the message
+    uint64_t nbytes;
+    uint64_t vectors;  // the last may be partial
+};
+
+template <class Lane, class T>
+struct Tensor {
+    using V = typename Lane::Vec;
+    const unsigned char *in;
+    unsigned char *out;
+    uint64_t nbytes;
+    bool in_aligned, out_aligned;
+
+    RDNAAR_FN explicit Tensor(const Call &call)
+        : in(static_cast<const unsigned char *>(call.in)),
+          out(static_cast<unsigned char *>(call.out)),
+          nbytes(call.count * T::kBytes),
+          in_aligned(reinterpret_cast<uintptr_t>(call.in) % V::kBytes == 0),
+          out_aligned(reinterpret_cast<uintptr_t>(call.out) % V::kBytes == 0) {}
+
+    RDNAAR_FN Piece piece(const Call &call, uint32_t index) const {
+        const uint64_t offset = index * call.piece_bytes;
+        const uint64_t size = min_of(call.piece_bytes, nbytes - offset);
+        return Piece{offset, size, ceil_div(size, V::kBytes)};
+    }
+
+    // Vector i of a piece. Beyond the end of the message: zeros.
+    RDNAAR_FN V load(Lane &lane, const Piece &piece, uint64_t i) const {
+        const uint64_t at = piece.offset + i * V::kBytes;
+        if (at + V::kBytes <= nbytes) return lane.load_tensor(in + at, in_aligned);
+        uint32_t words[V::kBytes / 4] = {};
+        RDNAAR_UNROLL
+        for (uint32_t b = 0; b < V::kBytes; b += T::kBytes)
+            if (at + b < nbytes)
+                words[b / 4] |= lane.template load_element<T::kBytes>(in + at + b) << (b % 4 * 8);
+        return bit_cast<V>(words);
+    }
+
+    RDNAAR_FN void store(Lane &lane, const Piece &piece, uint64_t i, const V &v) const {
+        const uint64_t at = piece.offset + i * V::kBytes;
+        if (at + V::kBytes <= nbytes) {
+            lane.store_tensor(out + at, v, out_aligned);
+            return;
+        }
+        struct Words {
+            uint32_t w[V::kBytes / 4];
+        };
+        const Words words = bit_cast<Words>(v);
+        RDNAAR_UNROLL
+        for (uint32_t b = 0; b < V::kBytes; b += T::kBytes)
+            if (at + b < nbytes)
+                lane.template store_element<T::kBytes>(out + at + b, words.w[b / 4] >> (b % 4 * 8));
+    }
+};
+
+// Slice q of a piece in `slices` equal parts: the vectors [begin, end).
+struct Slice {
+    uint64_t begin, end;
+};
+
+RDNAAR_FN Slice slice_of(const Piece &piece, uint32_t slices, uint32_t q) {
+    const uint64_t part = ceil_div(piece.vectors, slices);
+    return Slice{min_of(part * q, piece.vectors), min_of(part * (q + 1), piece.vectors)};
+}
+
+// Fills this thread's share of the output with NaN. `slices` as the algorithm cuts its pieces.
+template <class Lane, class T>
+RDNAAR_FN void poison(Lane &lane, const Call &call, uint32_t slices) {
+    const Tensor<Lane, T> tensor(call);
+    typename Lane::Vec nan;
+    for (int w = 0; w < Lane::Vec::kWords; w++)
+        nan.w[w] = splat<typename Lane::Vec::Word>(nan_word<T>());
+    for (uint32_t p = 0; p < call.pieces; p++) {
+        const Piece piece = tensor.piece(call, p);
+        for (uint32_t q = 0; q < slices; q++) {
+            const Slice slice = slice_of(piece, slices, q);
+            for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
+                tensor.store(lane, piece, i, nan);
+        }
+    }
+}
+
+}  // namespace rdnaar

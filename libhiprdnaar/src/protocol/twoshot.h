@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// `twoshot`: reduce-scatter and all-gather by push.
+//
+// A piece is cut in W slices; rank q owns slice q. Every rank pushes its part of each slice to the
+// owner (scatter); the owner folds, stores to its output and, from the registers that hold the
+// result, pushes it to every peer's gather slot; all copy the gathered slices out. The next piece is
+// scattered before this one is folded, so that the link has work while a rank waits.
+//
+// Why slots may be written again two rounds later (I2):
+//  - scatter(r + 2) follows gather(r) on the writer: it has seen the gather flags of round r of all
+//    its twins, which they published after folding r, that is after their reads of scatter(r).
+//  - gather(r + 2) is written while folding r + 2, after the scatter flags of r + 2 of all twins, which
+//    they published behind a block barrier after their reads of gather(r).
+//  - in the next call, on another grid: when this call has ended here, all its blocks have seen the
+//    gather flags of the last round of all twins, so everywhere all folds are done, and all copies
+//    but those of the last round. Scatter slots are therefore free. A gather slot is written only
+//    after scatter flags of the next call, which a peer sends when its kernel of this call has ended.
+// Every block publishes every flag, also for an empty slice: this is what makes a call complete only
+// after data of every peer (I1).
+#pragma once
+
+#include "advance.h"
+#include "flags.h"
+#include "tensor.h"
+
+namespace rdnaar {
+
+template <class Lane, class T, OpKind kOp, int kMaxW>
+struct Twoshot {
+    using V = typename Lane::Vec;
+
+    Lane &lane;
+    const Call &call;
+    const Entry entry;
+    const Tensor<Lane, T> tensor;
+    const uint32_t flip;
+    const float divisor;
+
+    RDNAAR_FN V *slot(uint64_t region, uint32_t owner, uint32_t source, uint64_t round) const {
+        return reinterpret_cast<V *>(
+            call.slab[owner] +
+            slot_offset(region, call.layout.slice_slot, call.world, round, source));
+    }
+
+    RDNAAR_FN void scatter(uint32_t index) {
+        const Piece piece = tensor.piece(call, index);
+        const uint64_t round = entry.round + index;
+        for (uint32_t k = 0; k + 1 < call.world; k++) {
+            const uint32_t owner = peer_at(call, k);
+            const Slice slice = slice_of(piece, call.world, owner);
+            V *to = slot(call.layout.scatter, owner, call.rank, round);
+            for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
+                lane.put(to + (i - slice.begin), tensor.load(lane, piece, i));
+                lane.pace(call.pace);
+            }
+        }
+        publish(lane, call, kFlagScatter, round);
+    }
+
+    RDNAAR_FN void fold(const Piece &piece, uint64_t round) {
+        const Slice slice = slice_of(piece, call.world, call.rank);
+        for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
+            const uint64_t at = i - slice.begin;
+            const V own = tensor.load(lane, piece, i);
+            V x[kMaxW];
+            RDNAAR_UNROLL
+            for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
+                if (p < call.world)
+                    x[p] = p == call.rank
+                               ? own
+                               : lane.get(slot(call.layout.scatter, call.rank, p, round) + at);
+            Fold<V, T, kOp> fold;
+            fold.start(x[0], flip);
+            RDNAAR_UNROLL
+            for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
+                if (p < call.world) fold.add(x[p], flip);
+            const V result = fold.finish(flip, divisor);
+            tensor.store(lane, piece, i, result);
+            RDNAAR_UNROLL
+            for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
+                if (k + 1 < call.world)
+                    lane.put(slot(call.layout.gather, peer_at(call, k), call.rank, round) + at,
+                             result);
+            lane.pace(call.pace);
+        }
+        publish(lane, call, kFlagGather, round);
+    }
+
+    RDNAAR_FN void copy_out(const Piece &piece, uint64_t round) {
+        for (uint32_t k = 0; k + 1 < call.world; k++) {
+            const uint32_t owner = peer_at(call, k);
+            const Slice slice = slice_of(piece, call.world, owner);
+            const V *from = slot(call.layout.gather, call.rank, owner, round);
+            for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
+                tensor.store(lane, piece, i, lane.get(from + (i - slice.begin)));
+        }
+    }
+
+    // False: aborted.
+    RDNAAR_FN bool run() {
+        if (!advance(lane, call, entry)) return false;
+        scatter(0);
+        for (uint32_t index = 0; index < call.pieces; index++) {
+            const Piece piece = tensor.piece(call, index);
+            const uint64_t round = entry.round + index;
+            if (index + 1 < call.pieces) scatter(index + 1);
+            if (!await(lane, call, entry, kFlagScatter, round, index == 0)) return false;
+            fold(piece, round);
+            if (!await(lane, call, entry, kFlagGather, round, false)) return false;
+            copy_out(piece, round);
+        }
+        return true;
+    }
+};
+
+}  // namespace rdnaar
