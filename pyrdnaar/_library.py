@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find, load and check a libhiprdnaar. Nothing is loaded before load() or available() is called."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from ctypes import byref, sizeof
+from pathlib import Path
+
+from . import _abi
+from ._abi import text
+from .config import setting
+from .errors import BY_STATUS, InvalidArgument, LibraryError, NoDevice, RdnaarError
+from .records import BuildInfo, DeviceInfo
+
+FILE_NAMES = {
+    "hip": "libhiprdnaar.so",
+    "cuda": "libhiprdnaar_cuda.so",
+    "host": "libhiprdnaar_host.so",
+}
+BACKENDS = ("auto", *FILE_NAMES)
+
+_HERE = Path(__file__).resolve().parent
+
+
+class Library:
+    """A loaded libhiprdnaar that fits this package.
+
+    `c` is the ctypes library with every function of rdnaar.h bound. One Library can serve any
+    number of communicators and threads.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            self.c = ctypes.CDLL(path)
+        except OSError as error:
+            raise LibraryError(f"cannot load {path}: {error}. {_remedy()}") from None
+        self.path = _file_of(self.c, path)
+        self.abi_version = self._checked_abi()
+        self.backend = self.build_info().backend
+
+    def __repr__(self) -> str:
+        return f"<Library {self.backend} {self.path}>"
+
+    def _checked_abi(self) -> int:
+        # The version comes first and alone: of a library with another major nothing else is known.
+        try:
+            self.c.rdnaar_abi_version.restype = ctypes.c_uint32
+            version: int = self.c.rdnaar_abi_version()
+        except AttributeError:
+            raise LibraryError(f"{self.path} is not a libhiprdnaar. {_remedy()}") from None
+        if version >> 16 != _abi.ABI_MAJOR:
+            raise LibraryError(
+                f"{self.path} has ABI {version >> 16}.{version & 0xFFFF}, this package needs "
+                f"{_abi.ABI_MAJOR}.x: library and package are of different releases. {_remedy()}"
+            )
+        _abi.bind(self.c)
+        for which, (name, struct) in _abi.STRUCTS.items():
+            size = self.c.rdnaar_sizeof(which)
+            # A later minor version may append fields; the library copies the smaller size.
+            if size < sizeof(struct):
+                raise LibraryError(
+                    f"{self.path}: {name} has {size} bytes, this package expects "
+                    f"{sizeof(struct)}: library and package are of different releases. {_remedy()}"
+                )
+        return version
+
+    def build_info(self) -> BuildInfo:
+        info = _abi.BuildInfo(struct_size=sizeof(_abi.BuildInfo))
+        self.check(self.c.rdnaar_build_info(byref(info)))
+        return BuildInfo.of(info)
+
+    def device_count(self) -> int:
+        count = ctypes.c_uint32()
+        self.check(self.c.rdnaar_device_count(byref(count)))
+        return count.value
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        return tuple(self._device(index) for index in range(self.device_count()))
+
+    def _device(self, index: int) -> DeviceInfo:
+        info = _abi.DeviceInfo(struct_size=sizeof(_abi.DeviceInfo))
+        self.check(self.c.rdnaar_device_info(index, byref(info)))
+        return DeviceInfo.of(info)
+
+    def status_name(self, status: int) -> str:
+        """ "E_TOO_LARGE" for 2; "E_UNKNOWN" for a code the library does not know."""
+        return text(self.c.rdnaar_status_name(status))
+
+    def check(self, status: int, comm: int | None = None) -> None:
+        """Raise the exception for `status` unless it is 0, with the library's last error text."""
+        if status:
+            raise self.error(status, comm)
+
+    def error(self, status: int, comm: int | None = None) -> RdnaarError:
+        reason = text(self.c.rdnaar_last_error(comm)) or text(self.c.rdnaar_status_string(status))
+        error = BY_STATUS.get(status, RdnaarError)
+        return error(f"{reason} ({self.status_name(status)})", status)
+
+
+def load(backend: str = "auto", path: str | os.PathLike[str] | None = None) -> Library:
+    """Load the library of `backend`.
+
+    Looked for in this order: `path`, the file that RDNAAR_LIBRARY names, inside this package, a
+    source checkout's build/lib, the system. The first two are final: if that file does not fit,
+    no other is tried. "auto" takes a GPU library that finds a device, otherwise the host library.
+    """
+    if backend not in BACKENDS:
+        raise InvalidArgument(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
+    named = os.fspath(path) if path is not None else setting("RDNAAR_LIBRARY", os.environ)
+    if named:
+        library = Library(named)
+        if backend not in ("auto", library.backend):
+            raise LibraryError(
+                f"{named} is a {library.backend} library, asked for was {backend}: leave the "
+                "backend at auto, or name another library (RDNAAR_LIBRARY)."
+            )
+        _require_device(library)
+        return library
+    refusals = []
+    for candidate in FILE_NAMES if backend == "auto" else (backend,):
+        try:
+            return _load_backend(candidate)
+        except _AbsentError as absent:
+            refusals.append(str(absent))
+        except NoDevice as no_device:
+            if backend != "auto":
+                raise
+            refusals.append(str(no_device))
+    raise LibraryError(f"no library: {'; '.join(refusals)}. {_remedy()}")
+
+
+def available(backend: str = "auto") -> tuple[bool, str]:
+    """Whether load(backend) would succeed, and with which library, or why not."""
+    try:
+        library = load(backend)
+    except InvalidArgument:
+        raise
+    except RdnaarError as error:
+        return False, str(error)
+    return True, f"{library.backend} library {library.path}"
+
+
+class _AbsentError(LibraryError):
+    """No file of that name anywhere: for "auto" a reason to go on; a broken file is not."""
+
+
+def _load_backend(backend: str) -> Library:
+    name = FILE_NAMES[backend]
+    for place in _places(name):
+        library = Library(place)
+        if library.backend != backend:
+            raise LibraryError(f"{place} is a {library.backend} library, not {backend}.")
+        _require_device(library)
+        return library
+    raise _AbsentError(f"{name} is neither in this package nor on the system")
+
+
+def _places(name: str) -> Iterator[str]:
+    inside = [_HERE / "lib"]
+    if (_HERE.parent / "libhiprdnaar" / "include" / "rdnaar.h").exists():
+        inside.append(_HERE.parent / "build" / "lib")
+    for folder in inside:
+        if (folder / name).exists():
+            yield str(folder / name)
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        # Only "no such file" means absent; a file that is there and does not load is an error.
+        if str(error).startswith(f"{name}: cannot open shared object file"):
+            return
+    yield name
+
+
+class _DlInfo(ctypes.Structure):
+    """Dl_info of dlfcn.h."""
+
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
+
+
+def _file_of(cdll: ctypes.CDLL, path: str) -> str:
+    """The file a library was loaded from: of a bare name only the dynamic linker knows it."""
+    info = _DlInfo()
+    symbol = getattr(cdll, "rdnaar_abi_version", None)
+    if symbol is None or not ctypes.CDLL(None).dladdr(symbol, byref(info)):
+        return path
+    return os.fsdecode(info.file)
+
+
+def _require_device(library: Library) -> None:
+    if library.device_count() == 0:
+        raise NoDevice(f"{library.path} finds no device that it can use.")
+
+
+def _remedy() -> str:
+    return (
+        "Build it with `make host` in the source checkout, install the package again, or set "
+        "RDNAAR_LIBRARY to the library's path."
+    )

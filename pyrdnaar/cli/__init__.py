@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line, `pyrdnaar`. Each command is in its own file.
+
+Data goes to stdout, everything else to stderr. Exit codes: 0 ok, 1 a check failed, 2 usage, 3 no
+usable hardware or library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .._version import __version__
+from ..errors import RdnaarError
+from .bench import bench
+from .demo import demo
+from .env import env
+from .info import info
+from .selftest import selftest
+
+
+class _Group(click.Group):
+    """Ends on a RdnaarError with its message on stderr and its exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RdnaarError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, package_name="pyrdnaar", prog_name="pyrdnaar")
+def main() -> None:
+    """All-reduce over the 2 to 8 devices of one machine.
+
+    Sizes may end in K, M or G, which are powers of 1024. Exit codes: 0 ok, 1 a check failed,
+    2 usage, 3 no usable hardware or library.
+    """
+
+
+for _command in (demo, info, env, selftest, bench):
+    main.add_command(_command)

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Communicator: one rank's end of a group that reduces tensors together."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from ctypes import byref, c_uint64, c_void_p, sizeof
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _abi, startup
+from ._abi import Status
+from .arrays import DATA_OFFSET, FAST_TYPE, Array, reducible, writable_like
+from .config import Config
+from .dtypes import ALGOS, CODES, OPS, code, element_type
+from .errors import AbortError, InvalidArgument, RdnaarError, SelfTestError, StateError
+from .exchange import Exchange
+from .memory import Stream
+from .records import AbortRecord, LateRecord, Plan, SelfTestReport
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# For the hot path, as module globals: one look-up each. `_count` makes the argument of a count
+# once; sizes repeat. `_pointer` makes a c_void_p that *is* the data field of an array's header.
+_count = lru_cache(maxsize=1024)(c_uint64.from_param)
+_pointer = c_void_p.from_address
+_empty_like = np.empty_like
+
+CLOSED = "this communicator is closed"
+
+
+class Communicator:
+    """One rank of a group of `world_size` processes or threads of one machine.
+
+    Making one is a collective: every rank of the group does it at the same time, and `exchange`
+    carries what they have to tell each other. Each step of the start-up ends in a vote; if any rank
+    fails, every rank gets the same Disabled error, which names that rank and its reason.
+
+    The reducing methods are collectives too: every rank makes the same calls in the same order.
+    Several threads may use one communicator, except that none may be in a call when it is closed.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_call",
+        "_comm",
+        "_exchange",
+        "_handle",
+        "_pid",
+        "_queued",
+        "config",
+        "library",
+        "rank",
+        "world_size",
+    )
+
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        exchange: Exchange,
+        backend: str = "auto",
+        device: int | None = None,
+        config: Config | None = None,
+    ) -> None:
+        self._comm: int | None = None
+        started = startup.start(rank, world_size, exchange, backend, device, config)
+        self.rank = rank
+        self.world_size = world_size
+        self.library = started.library
+        self.config = started.config
+        self._exchange = exchange
+        self._pid = os.getpid()
+        self._comm = started.comm
+        # Whether work may be queued behind our back: on the host library only a stream does that.
+        self._queued = self.library.backend != "host"
+        # The hot path's function has no argtypes: converting eight Python numbers by them costs
+        # more than a small all-reduce. Its arguments are ready-made C values instead, and small
+        # enumerators, which are C ints by default.
+        self._handle = c_void_p.from_param(started.comm)
+        self._call: Callable[..., int] = self.library.c["rdnaar_all_reduce"]
+
+    # ---- Reducing ------------------------------------------------------------------------------
+
+    def all_reduce(
+        self,
+        x: Array,
+        out: Array | None = None,
+        op: str = "sum",
+        algo: str = "auto",
+        stream: Stream | int = 0,
+    ) -> Array:
+        """Combine the ranks' `x` element by element; every rank gets the same bits.
+
+        The result is a new array, or `out` if given, which may be `x` itself. An array may have
+        any dense layout: it is reduced in storage order, so all ranks must pass the same layout,
+        and the result has it too. The result is complete on return, unless `stream` is given:
+        then it is once the stream has been synchronised.
+        """
+        # The common case in as few steps as possible; everything else, errors included, below.
+        if type(x) is FAST_TYPE and x.flags.c_contiguous and not stream:
+            try:
+                dtype = CODES[x.dtype]
+                op_code = OPS[op]
+                algo_code = ALGOS[algo]
+            except (KeyError, TypeError):
+                return self._all_reduce(x, out, op, algo, stream)
+            if out is None:
+                out = _empty_like(x)
+            elif (
+                out is not x
+                and (type(out) is not FAST_TYPE or out.dtype is not x.dtype or out.shape != x.shape)
+            ) or not out.flags.carray:  # C-contiguous, aligned and writable
+                return self._all_reduce(x, out, op, algo, stream)
+            status = self._call(
+                self._handle,
+                _pointer(id(x) + DATA_OFFSET),
+                _pointer(id(out) + DATA_OFFSET),
+                _count(x.size),
+                dtype,
+                op_code,
+                algo_code,
+                None,
+            )
+            if status:
+                raise self._error(status)
+            return out
+        return self._all_reduce(x, out, op, algo, stream)
+
+    def _all_reduce(self, x: Any, out: Any, op: str, algo: str, stream: Stream | int) -> Array:
+        source = reducible("x", x)
+        # order "K" gives a dense array the same strides.
+        result = np.empty_like(source) if out is None else out
+        target = writable_like(result, source)
+        self._reduce(
+            source.ctypes.data,
+            target.ctypes.data,
+            source.size,
+            CODES[source.dtype],
+            op,
+            algo,
+            stream,
+        )
+        if isinstance(stream, Stream):
+            stream.keep(source, target)
+        return result
+
+    def all_reduce_ptr(
+        self,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        op: str = "sum",
+        algo: str = "auto",
+        stream: Stream | int = 0,
+    ) -> None:
+        """The same on raw memory: `count` elements of `dtype` ("fp16", "bf16", "fp32").
+
+        The memory must stay valid until `stream` has passed the call; with stream 0 on the host
+        library, until it returns.
+        """
+        if count < 0:
+            raise InvalidArgument(f"count = {count} is negative")
+        self._reduce(in_ptr, out_ptr, count, element_type(dtype).code, op, algo, stream)
+
+    def _reduce(
+        self,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: int,
+        op: str,
+        algo: str,
+        stream: Stream | int,
+    ) -> None:
+        op_code, algo_code = code(OPS, "op", op), code(ALGOS, "algo", algo)
+        handle = int(stream)
+        if handle:
+            self._queued = True
+        status = self.library.c.rdnaar_all_reduce(
+            self._open(), in_ptr, out_ptr, count, dtype, op_code, algo_code, handle
+        )
+        if status:
+            raise self._error(status)
+
+    def prepare(
+        self, x: Array, out: Array | None = None, op: str = "sum", algo: str = "auto"
+    ) -> Callable[[], Array]:
+        """The call all_reduce(x, out, op, algo) with all its checks done once.
+
+        Each call of the returned function reduces the present contents of `x` into the same
+        output, which it returns. It holds references to both arrays; they must not be resized.
+        """
+        source = reducible("x", x)
+        result = np.empty_like(source) if out is None else out
+        target = writable_like(result, source)
+        self._open()
+        # An argument made by from_param() is passed on as it is.
+        arguments = (
+            self._handle,
+            c_void_p.from_param(source.ctypes.data),
+            c_void_p.from_param(target.ctypes.data),
+            c_uint64.from_param(source.size),
+            CODES[source.dtype],
+            code(OPS, "op", op),
+            code(ALGOS, "algo", algo),
+            None,
+        )
+
+        def call(_keeps_alive: Array = source) -> Array:
+            status = self._call(*arguments)
+            if status:
+                raise self._error(status)
+            return result
+
+        return call
+
+    # ---- Asking --------------------------------------------------------------------------------
+
+    def plan(self, count: int, dtype: str, op: str = "sum", algo: str = "auto") -> Plan:
+        """What a call would do, or why it would be refused. The same on every rank."""
+        if count < 0:
+            raise InvalidArgument(f"count = {count} is negative")
+        plan = _abi.Plan(struct_size=sizeof(_abi.Plan))
+        status = self.library.c.rdnaar_plan(
+            self._open(),
+            count,
+            element_type(dtype).code,
+            code(OPS, "op", op),
+            code(ALGOS, "algo", algo),
+            byref(plan),
+        )
+        if status != plan.status:
+            raise self._error(status)
+        return Plan.of(plan)
+
+    def can_use(
+        self, count: int, dtype: str, op: str = "sum", algo: str = "auto"
+    ) -> tuple[bool, str]:
+        """Whether such a call would be accepted, and why not."""
+        plan = self.plan(count, dtype, op, algo)
+        return plan.status == "ok", plan.reason
+
+    def stream(self) -> Stream:
+        """A new stream, to be used with `with`."""
+        return Stream(self.library)
+
+    # ---- Failure -------------------------------------------------------------------------------
+
+    def self_test(self, max_bytes: int = 0, seed: int = 0, repeats: int = 0) -> SelfTestReport:
+        """Collective: prove the library on this machine, and agree on the verdict.
+
+        Returns this rank's report. If any rank found a wrong element, every rank raises the same
+        SelfTestError. Zeros mean the library's defaults.
+        """
+        raw = _abi.SelfTestReport(struct_size=sizeof(_abi.SelfTestReport))
+        settings = _abi.SelfTestConfig(
+            struct_size=sizeof(_abi.SelfTestConfig), seed=seed, max_bytes=max_bytes, repeats=repeats
+        )
+        status = self.library.c.rdnaar_self_test(self._open(), byref(settings), byref(raw), None)
+        report = SelfTestReport.of(raw)
+        reason = "" if status == 0 else str(self._error(status))
+        verdicts = self._exchange.all_gather(reason.encode())
+        for rank, verdict in enumerate(verdicts):
+            if verdict:
+                reason = f"rank {rank}: {verdict.decode('utf-8', 'replace')}"
+                raise SelfTestError(reason, report)
+        return report
+
+    def check(self) -> None:
+        """Raise AbortError if the communicator has been aborted. Never waits."""
+        record = self.abort_record()
+        if record:
+            raise AbortError(str(record), record)
+
+    def abort_record(self) -> AbortRecord | None:
+        """Why the communicator was aborted; None while it was not. Never waits."""
+        raw = _abi.AbortRecord(struct_size=sizeof(_abi.AbortRecord))
+        self.library.check(self.library.c.rdnaar_abort_record(self._open(), byref(raw)))
+        return AbortRecord.of(raw) if raw.valid else None
+
+    def late_record(self) -> LateRecord | None:
+        """The last wait that took longer than late_ms; None while there was none. Never waits."""
+        raw = _abi.LateRecord(struct_size=sizeof(_abi.LateRecord))
+        self.library.check(self.library.c.rdnaar_late_record(self._open(), byref(raw)))
+        return LateRecord.of(raw) if raw.count else None
+
+    def abort(self, reason: str = "") -> None:
+        """Give up: this communicator is dead, and the peers' waits end with an AbortError."""
+        self.library.check(
+            self.library.c.rdnaar_abort(self._open(), reason.encode() or None), self._comm
+        )
+
+    def _error(self, status: int) -> RdnaarError:
+        error = self.library.error(status, self._open())
+        if status != Status.E_ABORTED:
+            return error
+        # The record is there a moment after the abort: another thread may be writing it now.
+        record = self.abort_record()
+        return AbortError(str(record or error), record)
+
+    # ---- End of life ---------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._comm is None
+
+    def close(self) -> None:
+        """Release everything. Local; peers may close earlier or later. Again does nothing."""
+        comm = self._disown()
+        if comm is not None:
+            self.library.check(self.library.c.rdnaar_destroy(comm))
+
+    def _disown(self) -> int | None:
+        """The handle to destroy. Afterwards every method raises."""
+        comm, self._comm = self._comm, None
+        if comm is None:
+            return None
+        self._call = _closed
+        # A forked child has a copy of this object, but the group is its parent's.
+        return comm if self._pid == os.getpid() else None
+
+    def _open(self) -> int:
+        if self._comm is None:
+            raise StateError(CLOSED)
+        return self._comm
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        comm = self._disown()
+        if comm is None:
+            return
+        warnings.warn(
+            f"rank {self.rank}: a communicator was not closed",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+        if not self._queued:
+            self.library.c.rdnaar_destroy(comm)
+        # Otherwise destroying would wait for the queued calls, which a finalizer must not do: the
+        # memory is kept until the process ends.
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else self.library.backend
+        return f"<Communicator rank {self.rank} of {self.world_size}, {state}>"
+
+
+def _closed(*_: object) -> int:
+    raise StateError(CLOSED)

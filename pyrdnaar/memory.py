@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams, events and raw device memory, the same on every backend.
+
+On the host library memory is ordinary memory and a stream is a thread that works beside the caller.
+Each object owns a handle of the library: use them with `with`, or call close().
+"""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from ctypes import byref, c_void_p
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ._library import Library
+from .arrays import Array
+from .errors import InvalidArgument, StateError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class _Handle:
+    """Owner of one handle: created by the constructor, released once by close()."""
+
+    _release: ClassVar[str]
+
+    def __init__(self, library: Library, create: str, *args: Any) -> None:
+        self._library = library
+        self._value: int | None = None
+        handle = c_void_p()
+        library.check(getattr(library.c, create)(*args, byref(handle)))
+        self._value = handle.value
+
+    def _open(self) -> int:
+        if self._value is None:
+            raise StateError(f"this {type(self).__name__} is closed")
+        return self._value
+
+    def close(self) -> None:
+        """Release the handle. Closing again does nothing."""
+        value, self._value = self._value, None
+        if value is not None:
+            self._library.check(getattr(self._library.c, self._release)(value))
+
+    def __del__(self) -> None:
+        # Releasing may wait for work, or pull memory from under it: not for a finalizer.
+        if getattr(self, "_value", None) is not None:
+            warnings.warn(
+                f"{type(self).__name__} was not closed: it is kept until the process ends",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Stream(_Handle):
+    """Runs what it is given in order, beside the caller. Pass it as `stream=`, or its `handle`.
+
+    Arrays given to a call on a Stream object are kept alive until the next sync() or close(). A
+    call that gets the bare handle leaves that to its caller.
+    """
+
+    _release = "rdnaar_stream_destroy"
+
+    def __init__(self, library: Library, device: int = -1) -> None:
+        super().__init__(library, "rdnaar_stream_create", device)
+        self._kept: list[Any] = []
+
+    @property
+    def handle(self) -> int:
+        return self._open()
+
+    def __int__(self) -> int:
+        return self._open()
+
+    def keep(self, *objects: Any) -> None:
+        """Hold references until the work given so far is known to be done."""
+        self._kept.append(objects)
+
+    def sync(self) -> None:
+        """Wait until all work given so far is done."""
+        kept = len(self._kept)
+        self._library.check(self._library.c.rdnaar_stream_sync(self._open()))
+        del self._kept[:kept]
+
+    def close(self) -> None:
+        super().close()  # the library finishes the stream's work first
+        self._kept.clear()
+
+
+class Event(_Handle):
+    """A point of a stream, and the time when the stream passed it."""
+
+    _release = "rdnaar_event_destroy"
+
+    def __init__(self, library: Library, device: int = -1) -> None:
+        super().__init__(library, "rdnaar_event_create", device)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the point behind the work that `stream` has been given so far."""
+        handle = stream.handle if stream else None
+        self._library.check(self._library.c.rdnaar_event_record(self._open(), handle))
+
+    def sync(self) -> None:
+        """Wait until the stream has passed the point."""
+        self._library.check(self._library.c.rdnaar_event_sync(self._open()))
+
+    def elapsed_us(self, start: Event) -> float:
+        """Microseconds from `start` to this event."""
+        result = ctypes.c_double()
+        self._library.check(
+            self._library.c.rdnaar_event_elapsed_us(start._open(), self._open(), byref(result))
+        )
+        return result.value
+
+
+class DeviceBuffer(_Handle):
+    """`nbytes` of memory of a device. Copies are complete when they return."""
+
+    _release = "rdnaar_free"
+
+    def __init__(self, library: Library, nbytes: int, device: int = -1) -> None:
+        if nbytes < 1:
+            raise InvalidArgument(f"nbytes = {nbytes} is not at least 1")
+        super().__init__(library, "rdnaar_malloc", device, nbytes)
+        self.nbytes = nbytes
+
+    @property
+    def ptr(self) -> int:
+        """The address on the device."""
+        return self._open()
+
+    def write(self, x: Array, offset: int = 0, stream: Stream | None = None) -> None:
+        """Copy the C-contiguous array `x` to `offset` bytes from the start, in order of `stream`."""
+        _require_contiguous("x", x)
+        self._copy(self._at(offset, x.nbytes), x.ctypes.data, x.nbytes, stream)
+
+    def read(self, out: Array, offset: int = 0, stream: Stream | None = None) -> Array:
+        """Copy `offset` bytes from the start onwards into the C-contiguous `out`; returns it."""
+        _require_contiguous("out", out)
+        if not out.flags.writeable:
+            raise InvalidArgument("out is read-only")
+        self._copy(out.ctypes.data, self._at(offset, out.nbytes), out.nbytes, stream)
+        return out
+
+    def _at(self, offset: int, nbytes: int) -> int:
+        if offset < 0 or offset + nbytes > self.nbytes:
+            raise InvalidArgument(
+                f"bytes {offset} to {offset + nbytes} are not inside a buffer of {self.nbytes}"
+            )
+        return self.ptr + offset
+
+    def _copy(self, target: int, source: int, nbytes: int, stream: Stream | None) -> None:
+        if nbytes == 0:
+            return
+        handle = stream.handle if stream else None
+        self._library.check(self._library.c.rdnaar_copy(target, source, nbytes, handle))
+        self._library.check(self._library.c.rdnaar_stream_sync(handle))
+
+
+def _require_contiguous(name: str, x: Array) -> None:
+    if not isinstance(x, np.ndarray) or not x.flags.c_contiguous:
+        raise InvalidArgument(f"{name} is not a C-contiguous numpy array")
