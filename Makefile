@@ -37,6 +37,11 @@ $(error TSAN=1 cannot be combined with ASAN=1 or UBSAN=1)
 endif
 endif
 
+# -O1: at -O3 the sanitizers' checks make the kernels take minutes to compile.
+ifneq ($(SANITIZE),)
+OPT := -O1 -g1
+endif
+
 BUILD := build/host-$(notdir $(CXX))$(VARIANT)
 # The default variant is what the package and the tests load.
 LIBDIR := $(if $(VARIANT),$(BUILD),build/lib)
@@ -51,6 +56,12 @@ COMMON := -std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffp-
 # A library without sanitizers brings its own C++ runtime, so that it loads anywhere.
 LINK_RUNTIME := $(if $(SANITIZE),,-static-libstdc++ -static-libgcc)
 
+ifeq ($(shell command -v $(CXX)),)
+$(error $(CXX) is missing: on Debian, apt install g++, or name another compiler by CXX=)
+endif
+ifeq ($(shell command -v $(PYTHON)),)
+$(error $(PYTHON) is missing: on Debian, apt install python3 python3-venv)
+endif
 DIGEST := $(shell $(PYTHON) tools/source_digest.py libhiprdnaar)
 REVISION := $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
 
@@ -67,7 +78,10 @@ KERNEL_OBJECTS := $(ISAS:%=$(BUILD)/host/kernels.%.o)
 HOST_LIB := $(LIBDIR)/libhiprdnaar_host.so
 ABI_MAJOR := 1
 
-.PHONY: all host demo test test-host lint format clean help venv FORCE
+VENV := .venv
+IN_VENV := $(VENV)/bin
+
+.PHONY: all host demo test test-sanitize lint format clean help FORCE
 .DEFAULT_GOAL := all
 
 all: host ## build what this machine can
@@ -102,6 +116,50 @@ $(BUILD)/provenance: FORCE
 	@echo '$(DIGEST) $(REVISION)' | cmp -s - $@ || echo '$(DIGEST) $(REVISION)' > $@
 
 -include $(wildcard $(BUILD)/*/*.d)
+
+# ---- Python: a virtual environment of this checkout ---------------------------------------------
+
+$(IN_VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	    || { echo "Python 3.10 or newer is needed; $(PYTHON) is $$($(PYTHON) --version)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
+	    || { echo "$(PYTHON) has no venv: on Debian, apt install python3-venv"; exit 1; }
+	@echo "  VENV  $(VENV)"
+	$(Q)$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml setup.py $(IN_VENV)/python $(HOST_LIB)
+	@echo "  PIP   pyrdnaar"
+	$(Q)$(IN_VENV)/pip install --quiet --disable-pip-version-check -e . && touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	@echo "  PIP   pyrdnaar[test]"
+	$(Q)$(IN_VENV)/pip install --quiet --disable-pip-version-check -e '.[test]' && touch $@
+
+demo: $(VENV)/installed host ## all-reduce real data on 4 ranks and check every element
+	$(Q)$(IN_VENV)/pyrdnaar demo --ranks 4
+
+SOURCES := $(shell find libhiprdnaar tests -name '*.h' -o -name '*.cpp' -o -name '*.hip' -o -name '*.cu')
+
+lint: $(VENV)/installed-test ## formatters, linters and the type checker
+	$(Q)$(IN_VENV)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
+	$(Q)$(IN_VENV)/ruff check --quiet .
+	$(Q)$(IN_VENV)/mypy
+	$(Q)$(IN_VENV)/clang-format --dry-run -Werror $(SOURCES) || { echo "run: make format"; exit 1; }
+
+format: $(VENV)/installed-test ## format all sources
+	$(Q)$(IN_VENV)/ruff format --quiet .
+	$(Q)$(IN_VENV)/clang-format -i $(SOURCES)
+
+test: lint host ## everything that runs without a GPU
+	$(Q)$(IN_VENV)/pytest
+
+# The same tests on sanitizer builds. Leak detection is off: the interpreter keeps memory until exit;
+# tests/host counts what the library holds.
+test-sanitize: $(VENV)/installed-test ## the tests of the collective under ASan, UBSan and TSan
+	$(Q)$(MAKE) host ASAN=1 UBSAN=1
+	$(Q)tests/sanitize.sh build/host-$(notdir $(CXX))-asan-ubsan "asan ubsan" $(IN_VENV)/pytest
+	$(Q)$(MAKE) host TSAN=1
+	$(Q)tests/sanitize.sh build/host-$(notdir $(CXX))-tsan tsan $(IN_VENV)/pytest
 
 clean: ## remove everything that was built
 	rm -rf build .venv

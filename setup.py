@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from setuptools import Command, setup
+from setuptools import Command, Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 from setuptools.command.build_py import build_py
@@ -24,7 +25,8 @@ class BuildWithLibrary(build_py):
 
     def run(self) -> None:
         super().run()
-        subprocess.run(["make", "host"], cwd=ROOT, check=True)
+        jobs = len(os.sched_getaffinity(0))
+        subprocess.run(["make", f"-j{jobs}", "host"], cwd=ROOT, check=True)
         if not self.editable_mode:
             target = Path(self.build_lib) / "pyrdnaar" / "lib"
             target.mkdir(parents=True, exist_ok=True)
@@ -42,12 +44,15 @@ class BuildElsewhere(build):
 class PlatformWheel(bdist_wheel):
     """One wheel for every Python 3 of a platform: the library is loaded, not linked."""
 
-    def finalize_options(self) -> None:
-        super().finalize_options()
-        self.root_is_pure = False
-
     def get_tag(self) -> tuple[str, str, str]:
         return "py3", "none", super().get_tag()[2]
+
+
+class BinaryDistribution(Distribution):
+    """Tells setuptools that there is machine code, although it compiles none itself."""
+
+    def has_ext_modules(self) -> bool:
+        return True
 
 
 COMMANDS: dict[str, type[Command]] = {
@@ -56,4 +61,4 @@ COMMANDS: dict[str, type[Command]] = {
     "bdist_wheel": PlatformWheel,
 }
 
-setup(cmdclass=COMMANDS)
+setup(cmdclass=COMMANDS, distclass=BinaryDistribution)

@@ -149,13 +149,14 @@ class _AbsentError(LibraryError):
 
 def _load_backend(backend: str) -> Library:
     name = FILE_NAMES[backend]
-    for place in _places(name):
-        library = Library(place)
-        if library.backend != backend:
-            raise LibraryError(f"{place} is a {library.backend} library, not {backend}.")
-        _require_device(library)
-        return library
-    raise _AbsentError(f"{name} is neither in this package nor on the system")
+    place = next(_places(name), None)
+    if place is None:
+        raise _AbsentError(f"{name} is neither in this package nor on the system")
+    library = Library(place)
+    if library.backend != backend:
+        raise LibraryError(f"{place} is a {library.backend} library, not {backend}.")
+    _require_device(library)
+    return library
 
 
 def _places(name: str) -> Iterator[str]:

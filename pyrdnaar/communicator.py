@@ -43,6 +43,7 @@ class Communicator:
     fails, every rank gets the same Disabled error, which names that rank and its reason.
 
     The reducing methods are collectives too: every rank makes the same calls in the same order.
+    A `with` block that is left by an exception aborts the communicator, so that no peer waits.
     Several threads may use one communicator, except that none may be in a call when it is closed.
     """
 
@@ -341,6 +342,9 @@ class Communicator:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None and not self.closed:
+            # This rank will not take part any more: the peers must not wait for it.
+            self.abort(f"left by {error!r}")
         self.close()
 
     def __del__(self) -> None:

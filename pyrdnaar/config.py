@@ -56,7 +56,7 @@ class Config:
     warmup_timeout_ms: int = 300_000
     """The same in the first call, since peers may still be compiling."""
     late_ms: int = 2_000
-    """Local. A longer wait is noted in the late record."""
+    """A longer wait is noted in the late record."""
     tune_file: str | None = None
     """Local. Where measured thresholds are kept; None: the cache directory."""
     wedge_file: str | None = None
@@ -242,7 +242,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("RDNAAR_HIP_RUNTIME", "hip_runtime", _PATH, local=True),
     Variable("RDNAAR_BACKEND", "backend", _BACKEND),
     Variable("RDNAAR_TRANSPORT", "transport", _TRANSPORT),
-    Variable("RDNAAR_MAX_KB", "max_bytes", _kib(64, optional=False), "VLLM_RDNA_AR_MAX_KB"),
+    Variable("RDNAAR_MAX_KB", "max_bytes", _kib(1, optional=False), "VLLM_RDNA_AR_MAX_KB"),
     Variable("RDNAAR_ALGO", "algo", _ALGO, "VLLM_RDNA_AR_ALGO"),
     Variable("RDNAAR_LL_KB", "ll_max_bytes", _kib(0, optional=True)),
     Variable(
@@ -252,7 +252,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("RDNAAR_PACE", "pace", _integer(0, 1000), "VLLM_RDNA_AR_PACE"),
     Variable("RDNAAR_TIMEOUT_MS", "timeout_ms", _MS, "VLLM_RDNA_AR_WAIT_MS"),
     Variable("RDNAAR_WARMUP_TIMEOUT_MS", "warmup_timeout_ms", _MS),
-    Variable("RDNAAR_LATE_MS", "late_ms", _MS, local=True),
+    Variable("RDNAAR_LATE_MS", "late_ms", _integer(0, 86_400_000)),
     Variable("RDNAAR_TUNE_FILE", "tune_file", _PATH, local=True),
     Variable("RDNAAR_WEDGE_FILE", "wedge_file", _PATH, local=True),
     Variable("RDNAAR_DEBUG", "debug", _integer(0, 2**32 - 1), local=True),

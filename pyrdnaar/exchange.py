@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the ranks of a group talk to each other during start-up and votes: all_gather of bytes.
 
-Every exchange is a star: rank 0 collects one message of each rank and sends the list back. Nothing
-waits without bound, nothing received is unpickled, and when one rank is lost the others are told
-which.
+Between processes an exchange is a star: rank 0 collects one message of each rank and sends the list
+back. Every wait is bounded (but for MPI's own), nothing received is unpickled, and when one rank is
+lost the others are told which.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import socket
 import struct
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -130,13 +130,14 @@ class _SocketExchange:
         try:
             while waiting:
                 # Whoever is ready first, so that a lost rank is seen while others are just slow.
-                ready = select.select(list(waiting), [], [], _left(deadline))[0]
+                ready = wait(list(waiting), _left(deadline))
                 if not ready:
                     missing = sorted(channel.peer for channel in waiting.values())
                     raise ExchangeError(
                         f"ranks {missing} sent nothing within {self.timeout:g} s", missing[0]
                     )
                 for sock in ready:
+                    assert isinstance(sock, socket.socket)
                     channel = waiting.pop(sock)
                     parts[channel.peer] = channel.receive(deadline)
             gathered = [parts[rank] for rank in range(self.world_size)]

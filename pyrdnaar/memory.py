@@ -130,7 +130,10 @@ class Event(_Handle):
 
 
 class DeviceBuffer(_Handle):
-    """`nbytes` of memory of a device. Copies are complete when they return."""
+    """`nbytes` of memory of a device.
+
+    Copies come after what their stream was given before, and are complete when they return.
+    """
 
     _release = "rdnaar_free"
 
@@ -146,7 +149,7 @@ class DeviceBuffer(_Handle):
         return self._open()
 
     def write(self, x: Array, offset: int = 0, stream: Stream | None = None) -> None:
-        """Copy the C-contiguous array `x` to `offset` bytes from the start, in order of `stream`."""
+        """Copy the C-contiguous array `x` to `offset` bytes from the start."""
         _require_contiguous("x", x)
         self._copy(self._at(offset, x.nbytes), x.ctypes.data, x.nbytes, stream)
 

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, TypeVar
 
-from .errors import Disabled, ExchangeError, RankError
+from .errors import AbortError, Disabled, ExchangeError, RankError
 from .exchange import PipeExchange, ThreadExchange
 
 T = TypeVar("T")
@@ -153,10 +153,10 @@ def _how_it_ended(process: BaseProcess) -> str:
 def _raise_first(failures: dict[int, _Failure]) -> None:
     """Raise the failure that explains the others.
 
-    A rank that has lost a peer fails too, with an ExchangeError or a Disabled that names it. So a
-    failure of another kind is the cause; dicts keep the order in which the failures came.
+    A rank that has lost a peer fails too, with one of three errors that name it. So a failure of
+    another kind is the cause; dicts keep the order in which the failures came.
     """
-    consequences = (ExchangeError, Disabled)
+    consequences = (ExchangeError, Disabled, AbortError)
     rank = next(
         (rank for rank, f in failures.items() if not isinstance(f.error, consequences)),
         next(iter(failures)),

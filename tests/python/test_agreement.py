@@ -65,7 +65,14 @@ def test_a_failing_rank_is_named_to_all(
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("max_bytes", 1 << 16), ("blocks", 7), ("timeout_ms", 5), ("algo", "ll"), ("pace", 1)],
+    [
+        ("max_bytes", 1 << 16),
+        ("blocks", 7),
+        ("timeout_ms", 5),
+        ("late_ms", 5),
+        ("algo", "ll"),
+        ("pace", 1),
+    ],
 )
 def test_configurations_must_agree(field: str, value: object) -> None:
     errors = _disabled(1, config=dataclasses.replace(Config(), **{field: value}))

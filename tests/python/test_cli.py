@@ -365,7 +365,13 @@ def _mpiexec(job: dict[str, str], *args: str) -> str:
         pytest.skip("mpiexec is not installed")
     output = subprocess.run(
         ["mpiexec", "-n", "2", sys.executable, *args],
-        env={**os.environ, **job},
+        # Open MPI wants to be asked twice before it runs for root.
+        env={
+            **os.environ,
+            **job,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from pyrdnaar import (
     run_ranks,
     run_threads,
 )
+from pyrdnaar._abi import MAX_BLOCKS, MAX_BYTES_LIMIT
 from pyrdnaar.dtypes import ALGOS, DTYPES, OPS
 from pyrdnaar.reference import contribution, expected, wrong_elements
 
@@ -314,6 +316,27 @@ def test_the_size_limit() -> None:
     _on_threads(work, max_bytes=4096)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_bytes": 64},
+        {"max_bytes": MAX_BYTES_LIMIT},
+        {"ll_max_bytes": 0, "oneshot_max_bytes": 0},
+        {"ll_max_bytes": MAX_BYTES_LIMIT},
+        {"oneshot_max_bytes": MAX_BYTES_LIMIT},
+        {"blocks": 1},
+        {"blocks": MAX_BLOCKS},
+        {"pace": 1000},
+        {"late_ms": 0},
+        {"timeout_ms": 86_400_000, "warmup_timeout_ms": 86_400_000, "late_ms": 86_400_000},
+        {"transport": "host", "algo": "twoshot", "debug": 2**32 - 1},
+    ],
+)
+def test_the_library_accepts_what_config_accepts(settings: dict[str, Any]) -> None:
+    x = np.ones(16, np.float32)
+    assert _on_threads(lambda comm: comm.all_reduce(x)[0], **settings) == [2, 2]
+
+
 def test_plans() -> None:
     def work(comm: Communicator) -> list[Any]:
         plans = [comm.plan(n, "bf16", algo=algo) for n in (1, 4096, 10**6) for algo in ALGOS]
@@ -356,6 +379,20 @@ def test_an_abort_reaches_every_rank() -> None:
         assert record.reason in str(caught.value)
 
     _on_threads(work)
+
+
+def test_an_exception_in_the_block_frees_the_peers() -> None:
+    def work(comm: Communicator) -> None:
+        comm.all_reduce(np.ones(10, np.float32))
+        if comm.rank == 1:
+            raise KeyError("planted")
+        with pytest.raises(AbortError, match="peer_aborted on rank 0, peer 1"):
+            comm.all_reduce(np.ones(10, np.float32))
+
+    start = time.monotonic()
+    with pytest.raises(KeyError, match="planted"):
+        _on_threads(work)
+    assert time.monotonic() - start < 10  # the bound of the wait is 20 s
 
 
 def test_a_missing_peer_is_named_in_time() -> None:

@@ -156,9 +156,9 @@ def test_sizes_are_powers_of_1024() -> None:
 
 
 def test_shared_settings_leave_out_what_is_local() -> None:
-    shared = Config(library="/a", late_ms=7).shared()
+    shared = Config(library="/a", debug=7).shared()
     assert "library" not in shared
-    assert "late_ms" not in shared
+    assert "debug" not in shared
     assert shared["max_bytes"] == 20480 * 1024
 
 

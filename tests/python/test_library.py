@@ -120,6 +120,39 @@ def test_another_abi_is_refused_before_anything_else(compile_c: Callable[..., Pa
         pyrdnaar.load(path=library)
 
 
+@pytest.mark.parametrize(("devices", "taken"), [(0, "host"), (1, "hip")])
+def test_auto_takes_a_gpu_library_only_with_a_device(
+    lib: pyrdnaar.Library,
+    shim: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    devices: int,
+    taken: str,
+) -> None:
+    gpu = shim(
+        "#include <dlfcn.h>\n#include <string.h>\n"
+        "rdnaar_status rdnaar_build_info(rdnaar_build_info_t *info) {\n"
+        "  rdnaar_status (*real)(rdnaar_build_info_t *);\n"
+        '  *(void **)&real = dlsym(RTLD_NEXT, "rdnaar_build_info");\n'
+        "  rdnaar_status status = real(info);\n"
+        '  strcpy(info->backend, "hip");\n'
+        "  return status; }\n"
+        "rdnaar_status rdnaar_device_count(uint32_t *count) {\n"
+        f"  *count = {devices}; return RDNAAR_OK; }}\n"
+    )
+    folder = tmp_path / "package" / "lib"
+    folder.mkdir(parents=True)
+    shutil.copy(gpu, folder / _library.FILE_NAMES["hip"])
+    shutil.copy(lib.path, folder / _library.FILE_NAMES["host"])
+    monkeypatch.setattr(_library, "_HERE", tmp_path / "package")
+    monkeypatch.delenv("RDNAAR_LIBRARY", raising=False)
+    assert pyrdnaar.load().backend == taken
+    assert pyrdnaar.available("hip")[0] == (taken == "hip")
+    shutil.copy(lib.path, folder / _library.FILE_NAMES["cuda"])
+    with pytest.raises(LibraryError, match="is a host library, not cuda"):
+        pyrdnaar.load("cuda")
+
+
 @pytest.mark.parametrize(("size", "fits"), [(0, False), (119, False), (1 << 12, True)])
 def test_struct_sizes_are_checked(shim: Callable[[str], Path], size: int, fits: bool) -> None:
     """A struct may have grown at its end; it may not be smaller than this package knows it."""

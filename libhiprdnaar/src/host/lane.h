@@ -11,6 +11,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include <cstring>
+
 #include "../protocol/all_reduce.h"
 #include "simd.h"
 
@@ -92,37 +94,37 @@ struct HostLane {
         memcpy(p, &x, kBytes);
     }
 
-    static RDNAAR_FN void put(Vec *p, const Vec &v) { *p = v; }
-    static RDNAAR_FN Vec get(const Vec *p) { return *p; }
+    static RDNAAR_FN void put(Vec *slot, uint64_t i, const Vec &v) { slot[i] = v; }
+    static RDNAAR_FN Vec get(const Vec *slot, uint64_t i) { return slot[i]; }
 
 #if RDNAAR_TSAN
     // The thread sanitizer knows no fences, but release stores and acquire loads.
-    static void put_ll(Vec *p, const Vec &v) {
-        uint32_t *to = reinterpret_cast<uint32_t *>(p);
+    static void put_ll(Vec *slot, uint64_t i, const Vec &v) {
+        uint32_t *to = reinterpret_cast<uint32_t *>(slot + i);
         const uint32_t *from = reinterpret_cast<const uint32_t *>(&v);
-        for (uint32_t i = 0; i < Vec::kBytes / 4; i++)
-            __atomic_store_n(to + i, from[i], __ATOMIC_RELEASE);
+        for (uint32_t w = 0; w < Vec::kBytes / 4; w++)
+            __atomic_store_n(to + w, from[w], __ATOMIC_RELEASE);
     }
-    static Vec get_ll(const Vec *p) {
+    static Vec get_ll(const Vec *slot, uint64_t i) {
         Vec v;
-        const uint32_t *from = reinterpret_cast<const uint32_t *>(p);
+        const uint32_t *from = reinterpret_cast<const uint32_t *>(slot + i);
         uint32_t *to = reinterpret_cast<uint32_t *>(&v);
-        for (uint32_t i = 0; i < Vec::kBytes / 4; i++)
-            to[i] = __atomic_load_n(from + i, __ATOMIC_ACQUIRE);
+        for (uint32_t w = 0; w < Vec::kBytes / 4; w++)
+            to[w] = __atomic_load_n(from + w, __ATOMIC_ACQUIRE);
         return v;
     }
 #else
-    static RDNAAR_FN void put_ll(Vec *p, const Vec &v) {
+    static RDNAAR_FN void put_ll(Vec *slot, uint64_t i, const Vec &v) {
         __atomic_thread_fence(__ATOMIC_RELEASE);
-        *p = v;
+        slot[i] = v;
     }
-    static RDNAAR_FN Vec get_ll(const Vec *p) {
-        const Vec v = *p;
+    static RDNAAR_FN Vec get_ll(const Vec *slot, uint64_t i) {
+        const Vec v = slot[i];
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         return v;
     }
 #endif
-    static RDNAAR_FN void clear_ll(Vec *p, const Vec &v) { put_ll(p, v); }
+    static RDNAAR_FN void clear_ll(Vec *slot, uint64_t i, const Vec &v) { put_ll(slot, i, v); }
     static void order_clears() {}  // put_ll of this thread is a release
 
     // For correctness the release order of the flag is enough. Letting the pushes arrive first makes
@@ -152,12 +154,13 @@ struct HostLane {
     }
     static uint32_t fetch_add(uint32_t *p, uint32_t x) { return __atomic_fetch_add(p, x, __ATOMIC_RELAXED); }
     static uint32_t exchange(uint32_t *p, uint32_t x) { return __atomic_exchange_n(p, x, __ATOMIC_ACQ_REL); }
-    static void store_valid_release(uint32_t *p) { __atomic_store_n(p, 1u, __ATOMIC_RELEASE); }
     template <class X>
     static void store_record(X *p, X x) {
         __atomic_store_n(p, x, __ATOMIC_RELAXED);
     }
-    static void add_late(uint32_t *p) { __atomic_fetch_add(p, 1u, __ATOMIC_RELEASE); }
+    static void store_record_release(uint32_t *p, uint32_t x) {
+        __atomic_store_n(p, x, __ATOMIC_RELEASE);
+    }
 
     static uint64_t now() {  // nanoseconds
         timespec t;

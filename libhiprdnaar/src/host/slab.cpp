@@ -170,6 +170,8 @@ std::shared_ptr<Mapping> open_slab(uint32_t, const Layout &layout, const Handle 
         const std::shared_ptr<OwnSlab> slab = registry().find(h.identity);
         if (slab == nullptr)
             fail(RDNAAR_E_PEER, "rank %u, of this process, has destroyed its communicator", peer);
+        if (memcmp(slab->handle().bytes, handle.bytes, kHandleBytes) != 0)
+            fail(RDNAAR_E_INVALID_ARGUMENT, "the handle in blob %u is malformed", peer);
         return slab;
     }
     if (h.pid <= 0 || h.fd < 0)

@@ -47,7 +47,7 @@ RDNAAR_FN void give_up(Lane &lane, const Call &call, const Entry &entry, const B
     line->waited_ms = blame.waited_ms;
     line->expected = call.signature;
     line->seen = blame.seen;
-    lane.store_valid_release(&line->valid);
+    lane.store_record_release(&line->valid, 1u);
     const uint64_t word = make_abort_word(blame.reason, call.rank);
     for (uint32_t r = 0; r < call.world; r++)
         lane.store_word(reinterpret_cast<uint64_t *>(call.slab[r] + kAbortWordOffset), word);

@@ -14,8 +14,11 @@ struct Counters {
     uint64_t round;     // number of the first round of the call; a call has one round per piece
     uint32_t arrived;   // blocks of the current call that have read the two words above
     uint32_t claimed;   // 1 once a thread has won the right to write the abort record
+    uint32_t late;      // waits that took longer than late_ms: counted here, since the record may be
+                        // in host memory, where a device cannot count atomically
+    uint32_t reserved;
 };
-static_assert(sizeof(Counters) == 24, "no hidden padding");
+static_assert(sizeof(Counters) == 32, "no hidden padding");
 
 // The abort record: one line that the host can read at any time. Written once, by the thread that
 // claimed it; `valid` is stored last with release order.
@@ -60,11 +63,12 @@ struct Call {
     uint32_t algo, op;
     uint32_t pieces;  // rounds of this call
     uint32_t pace;
+    uint32_t poll_pause;  // longest pause between polls, in units of the lane; 0: own slab is near
 };
 
 // Signature of a call: what all ranks must agree on. 40 bits hold any count (max_bytes is limited
 // to 2^36).
-inline uint64_t make_signature(uint64_t count, uint32_t dtype, uint32_t op, uint32_t algo) {
+RDNAAR_FN uint64_t make_signature(uint64_t count, uint32_t dtype, uint32_t op, uint32_t algo) {
     return count | uint64_t(dtype) << 40 | uint64_t(op) << 48 | uint64_t(algo) << 56;
 }
 

@@ -17,18 +17,21 @@
 //                                  here, and what they wrote to memory of their own device before is
 //                                  seen by the block after. Promises nothing about peers.
 //   any(b)                         wave vote: true on all lanes if b is true on one
-//   barrier_any(b)                 block barrier and vote
+//   barrier_any(b)                 all threads of the block have come here, with the values of their
+//                                  loads in hand, and vote. Promises nothing about stores
 //
 //   load_tensor(p, aligned)        a vector of the caller's tensor; `aligned` to the vector or not
 //   store_tensor(p, v, aligned)
 //   load_element / store_element   16 or 32 bits of it
 //
-//   put(p, v)                      payload to a peer's slab. Ordered by nothing but drain() + a flag
-//   get(p)                         payload from the own slab that a flag has announced; never from
+// Payload is named by a slot and the number of a vector in it: the slot's address is the same on all
+// threads of a wave, which a GPU can make use of.
+//   put(slot, i, v)                payload to a peer's slab. Ordered by nothing but drain() + a flag
+//   get(slot, i)                   payload from the own slab that a flag has announced; never from
 //                                  a cache that the peer's store has bypassed
-//   put_ll(p, v) get_ll(p)         payload that is its own flag: each 32-bit word arrives whole, the
-//                                  words in any order. put_ll is not ordered before anything
-//   clear_ll(p, v)                 puts back the sentinel in the own slab
+//   put_ll(slot, i, v)             payload that is its own flag: each 32-bit word arrives whole, the
+//   get_ll(slot, i)                words in any order. put_ll is not ordered before anything
+//   clear_ll(slot, i, v)           puts back the sentinel in the own slab
 //   order_clears()                 clears so far reach memory before any later put_ll of this thread
 //   drain()                        returns when the stores of this thread's wave have arrived at the
 //                                  peers; with a block barrier after it: those of the block
@@ -41,9 +44,10 @@
 //   load_flag_acquire(p)           64-bit word of the own slab, system scope, past all caches
 //   store_word(p, x) load_word(p)  64 bits, whole, relaxed, system scope, past all caches; the store
 //                                  to any slab, the load from the own
-//   load_counter store_counter fetch_add exchange       counters of this rank, device scope
-//   store_valid_release(p)         1 to `valid` of the abort record, after the rest of it
-//   store_record(p, x)             a word of the late record, whole; add_late(p): its count goes up
+//   load_counter store_counter fetch_add exchange       counters of this rank, device scope; all
+//                                  threads of a wave load a counter together
+//   store_record(p, x)             a word of a record, whole
+//   store_record_release(p, x)     likewise, after what this thread wrote to the record before
 //   now()                          real time, in ticks that never stop or wrap
 //   relax(polls)                   called after each failed poll, with their number; returns true
 //                                  when it is time to look at the clock and the abort word

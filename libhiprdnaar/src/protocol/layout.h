@@ -57,7 +57,7 @@ struct StagingSizes {
     uint64_t ll, oneshot, twoshot;  // bytes of a message that pass through the slab at a time
 };
 
-inline Layout make_layout(uint32_t world, const StagingSizes &staging) {
+RDNAAR_FN Layout make_layout(uint32_t world, const StagingSizes &staging) {
     Layout l{};
     l.ll_slot = round_up(staging.ll, kLine);
     l.oneshot_slot = round_up(staging.oneshot, kLine);

@@ -63,7 +63,7 @@ struct Ll {
         RDNAAR_UNROLL
         for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
             if (k + 1 < call.world)
-                lane.put_ll(slot(peer_at(call, k), call.rank, round) + i, clean);
+                lane.put_ll(slot(peer_at(call, k), call.rank, round), i, clean);
         lane.pace(call.pace);
         return own;
     }
@@ -80,7 +80,7 @@ struct Ll {
                 RDNAAR_UNROLL
                 for (uint32_t p = 0; p < uint32_t(kMaxW); p++) {
                     if (p >= call.world || p == call.rank) continue;
-                    x[g][p] = lane.get_ll(slot(call.rank, p, round) + at);
+                    x[g][p] = lane.get_ll(slot(call.rank, p, round), at);
                     if (Lane::has_word(x[g][p], kSentinel)) missing.peer_plus_1 = p + 1;
                 }
             }
@@ -109,7 +109,7 @@ struct Ll {
             RDNAAR_UNROLL
             for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
                 if (p < call.world && p != call.rank)
-                    lane.clear_ll(slot(call.rank, p, round) + at, sentinel);
+                    lane.clear_ll(slot(call.rank, p, round), at, sentinel);
         }
         return true;
     }

@@ -39,7 +39,7 @@ struct Oneshot {
             RDNAAR_UNROLL
             for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
                 if (k + 1 < call.world)
-                    lane.put(slot(peer_at(call, k), call.rank, round) + i, v);
+                    lane.put(slot(peer_at(call, k), call.rank, round), i, v);
             lane.pace(call.pace);
         }
     }
@@ -53,7 +53,7 @@ struct Oneshot {
                 if (p < call.world)
                     x[p] = p == call.rank
                                ? own
-                               : lane.get(slot(call.rank, p, round) + i);
+                               : lane.get(slot(call.rank, p, round), i);
             Fold<V, T, kOp> fold;
             fold.start(x[0], flip);
             RDNAAR_UNROLL

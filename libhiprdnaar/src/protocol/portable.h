@@ -2,11 +2,15 @@
 // What the protocol sources need from a compiler: they are built by g++, clang++, hipcc and nvcc.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 
-#if defined(__CUDACC__) || defined(__HIP__)
-#define RDNAAR_FN __host__ __device__ __forceinline__
+// Inlined everywhere: on a GPU a call would cost registers and a stack. A GPU build compiles no host
+// code, and takes no header of a GPU toolkit, so the attribute is spelled out for clang.
+#if defined(__CUDACC__)
+#define RDNAAR_FN __device__ __forceinline__
+#elif defined(__HIP__)
+#define RDNAAR_FN __attribute__((device)) inline __attribute__((always_inline))
 #else
 #define RDNAAR_FN inline __attribute__((always_inline))
 #endif
@@ -25,7 +29,7 @@ template <class To, class From>
 RDNAAR_FN To bit_cast(const From &from) {
     static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
     To to;
-    memcpy(&to, &from, sizeof to);
+    __builtin_memcpy(&to, &from, sizeof to);
     return to;
 }
 

@@ -50,7 +50,7 @@ struct Twoshot {
             const Slice slice = slice_of(piece, call.world, owner);
             V *to = slot(call.layout.scatter, owner, call.rank, round);
             for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
-                lane.put(to + (i - slice.begin), tensor.load(lane, piece, i));
+                lane.put(to, i - slice.begin, tensor.load(lane, piece, i));
                 lane.pace(call.pace);
             }
         }
@@ -68,7 +68,7 @@ struct Twoshot {
                 if (p < call.world)
                     x[p] = p == call.rank
                                ? own
-                               : lane.get(slot(call.layout.scatter, call.rank, p, round) + at);
+                               : lane.get(slot(call.layout.scatter, call.rank, p, round), at);
             Fold<V, T, kOp> fold;
             fold.start(x[0], flip);
             RDNAAR_UNROLL
@@ -79,7 +79,7 @@ struct Twoshot {
             RDNAAR_UNROLL
             for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
                 if (k + 1 < call.world)
-                    lane.put(slot(call.layout.gather, peer_at(call, k), call.rank, round) + at,
+                    lane.put(slot(call.layout.gather, peer_at(call, k), call.rank, round), at,
                              result);
             lane.pace(call.pace);
         }
@@ -92,7 +92,7 @@ struct Twoshot {
             const Slice slice = slice_of(piece, call.world, owner);
             const V *from = slot(call.layout.gather, call.rank, owner, round);
             for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
-                tensor.store(lane, piece, i, lane.get(from + (i - slice.begin)));
+                tensor.store(lane, piece, i, lane.get(from, i - slice.begin));
         }
     }
 

@@ -15,7 +15,7 @@ RDNAAR_FN void note_late(Lane &lane, const Call &call, const Entry &entry, uint3
     lane.store_record(&line->phase, phase);
     lane.store_record(&line->call, entry.call);
     lane.store_record(&line->waited_ms, waited_ms);
-    lane.add_late(&line->count);
+    lane.store_record_release(&line->count, lane.fetch_add(&call.counters->late, 1u) + 1);
 }
 
 // Calls probe() until no lane of the wave misses anything. False: the call is aborted.

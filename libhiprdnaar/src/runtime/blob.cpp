@@ -82,6 +82,13 @@ void check_blob(const Blob &b, const Settings &s, uint32_t expected_rank) {
              "rank %u has another configuration (hash %016" PRIx64 ", this rank %016" PRIx64
              "): set the same RDNAAR_* variables on all ranks",
              expected_rank, b.config_hash, config_hash(s));
+    // All the rest, padding included, is known as well.
+    Blob known = make_blob(s, b.handle);
+    known.rank = expected_rank;
+    memcpy(known.group_id, b.group_id, sizeof known.group_id);
+    known.checksum = checksum_of(known);
+    if (memcmp(&known, &b, sizeof b) != 0)
+        fail(RDNAAR_E_INVALID_ARGUMENT, "blob %u is malformed", expected_rank);
 }
 
 }  // namespace rdnaar

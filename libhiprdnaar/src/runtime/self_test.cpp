@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cinttypes>
+#include <cstring>
 #include <set>
 #include <vector>
 

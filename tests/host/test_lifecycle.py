@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing is left behind: not after many communicators, failed ones, kills, or destroyed peers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from ctypes import byref, c_void_p, create_string_buffer, sizeof
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyrdnaar
+from pyrdnaar import _abi
+
+BLOB = _abi.BLOB_BYTES
+GROUP_ID = (ctypes.c_uint8 * 16)(*range(1, 17))
+
+
+class Raw:
+    """Communicators of one process through the C ABI alone."""
+
+    def __init__(self, lib: pyrdnaar.Library, world: int, **fields: Any) -> None:
+        self.lib, self.world = lib, world
+        self.comms = []
+        for rank in range(world):
+            config = _abi.Config()
+            lib.check(lib.c.rdnaar_config_init(byref(config), sizeof(config)))
+            config.rank, config.world = rank, world
+            for name, value in fields.items():
+                setattr(config, name, value)
+            comm = c_void_p()
+            lib.check(lib.c.rdnaar_init(byref(config), byref(comm)))
+            self.comms.append(comm)
+
+    def blobs(self) -> bytes:
+        parts = []
+        for comm in self.comms:
+            blob = create_string_buffer(BLOB)
+            self.lib.check(self.lib.c.rdnaar_export_buffers(comm, blob, BLOB), comm.value)
+            parts.append(blob.raw)
+        return b"".join(parts)
+
+    def register(self, blobs: bytes) -> None:
+        for comm in self.comms:
+            self.lib.check(
+                self.lib.c.rdnaar_register_buffers(comm, blobs, self.world), comm.value
+            )
+
+    def destroy(self) -> None:
+        for comm in self.comms:
+            self.lib.check(self.lib.c.rdnaar_destroy(comm))
+        self.comms = []
+
+
+def slab_mappings() -> list[str]:
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return [line for line in maps if "memfd:rdnaar" in line]
+
+
+def footprint() -> dict[str, int]:
+    status = Path("/proc/self/status").read_text()
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+        "slabs mapped": len(slab_mappings()),
+        "MiB": int(status.split("VmRSS:")[1].split()[0]) // 1024,
+    }
+
+
+def assert_no_growth(before: dict[str, int], mib: int) -> None:
+    after = footprint()
+    assert after.pop("MiB") <= before.pop("MiB") + mib
+    assert after == before
+
+
+def _cycles(exchange: pyrdnaar.Exchange) -> None:
+    for turn in range(200):
+        with pyrdnaar.Communicator(
+            exchange.rank, exchange.world_size, exchange, backend="host"
+        ) as comm:
+            for _ in range(10):
+                x = np.full(turn + 1, comm.rank, np.float32)
+                assert (comm.all_reduce(x) == 1).all()
+
+
+def test_200_communicators_leave_nothing(lib: pyrdnaar.Library) -> None:
+    pyrdnaar.run_threads(_cycles, 2, timeout=60)  # the first time may load things
+    before = footprint()
+    pyrdnaar.run_threads(_cycles, 2, timeout=60)
+    assert_no_growth(before, mib=8)
+
+
+def test_200_failed_registrations_leave_nothing(lib: pyrdnaar.Library) -> None:
+    group = Raw(lib, 2)
+    good = group.blobs()
+    bad = good[:BLOB] + bytes(BLOB)
+    before = footprint()
+    for _ in range(200):
+        for comm in group.comms:
+            assert lib.c.rdnaar_register_buffers(comm, bad, 2) == _abi.Status.E_INVALID_ARGUMENT
+        config = _abi.Config()
+        lib.check(lib.c.rdnaar_config_init(byref(config), sizeof(config)))
+        config.world, config.transport = 2, _abi.Transport.P2P
+        comm = c_void_p(1)
+        assert lib.c.rdnaar_init(byref(config), byref(comm)) == _abi.Status.E_UNSUPPORTED
+        assert comm.value is None
+    assert_no_growth(before, mib=8)
+    group.register(good)  # a second try works
+    group.destroy()
+
+
+def test_steady_state_allocates_nothing(lib: pyrdnaar.Library) -> None:
+    """The process's heap in use is the same before and after 2000 calls of every algorithm."""
+    libc = ctypes.CDLL(None)
+
+    class Mallinfo2(ctypes.Structure):
+        _fields_ = [
+            (n, ctypes.c_size_t)
+            for n in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks".split()
+            + ["keepcost"]
+        ]
+
+    libc.mallinfo2.restype = Mallinfo2
+    group = Raw(lib, 1)
+    x = np.ones(1000, np.float32)
+    all_reduce, comm, data = lib.c.rdnaar_all_reduce, group.comms[0], x.ctypes.data
+    used = []
+    for _ in range(3):
+        for _ in range(2000):
+            all_reduce(comm, data, data, 1000, 2, 0, 0, None)
+        used.append(libc.mallinfo2().uordblks)
+    group.destroy()
+    assert used[2] <= used[1] + 256  # the list itself
+
+
+def test_peers_may_be_destroyed_in_any_order(lib: pyrdnaar.Library) -> None:
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        group = Raw(lib, 3)
+        group.register(group.blobs())
+        for rank in order:
+            lib.check(lib.c.rdnaar_destroy(group.comms[rank]))
+    before = footprint()
+    assert before["slabs mapped"] == 0
+
+
+def test_destroyed_peer_cannot_be_opened(lib: pyrdnaar.Library) -> None:
+    group = Raw(lib, 2)
+    blobs = group.blobs()
+    lib.check(lib.c.rdnaar_destroy(group.comms.pop()))
+    comm = group.comms[0]
+    assert lib.c.rdnaar_register_buffers(comm, blobs, 2) == _abi.Status.E_PEER
+    assert b"destroyed" in lib.c.rdnaar_last_error(comm)
+    group.destroy()
+
+
+EXPORTER = """
+import sys, time
+from ctypes import *
+from pyrdnaar import _abi, load
+lib = load("host")
+config = _abi.Config()
+lib.check(lib.c.rdnaar_config_init(byref(config), sizeof(config)))
+config.rank, config.world = 1, 2
+comm = c_void_p()
+lib.check(lib.c.rdnaar_init(byref(config), byref(comm)))
+blob = create_string_buffer(512)
+lib.check(lib.c.rdnaar_export_buffers(comm, blob, 512), comm.value)
+sys.stdout.write(blob.raw.hex() + "\\n")
+sys.stdout.flush()
+time.sleep(60)
+"""
+
+
+def exporter(*prefix: str) -> tuple[subprocess.Popen[str], bytes]:
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-c", EXPORTER], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    return process, bytes.fromhex(process.stdout.readline())
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait(10)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_killed_process_leaves_nothing_and_is_named(lib: pyrdnaar.Library) -> None:
+    shared = set(os.listdir("/dev/shm")), set(os.listdir("/tmp"))
+    process, blob = exporter()
+    group = Raw(lib, 2)
+    mine = group.blobs()[:BLOB]
+    lib.check(lib.c.rdnaar_register_buffers(group.comms[0], mine + blob, 2), group.comms[0].value)
+    end(process)
+    assert process.returncode == -signal.SIGKILL
+    assert (set(os.listdir("/dev/shm")), set(os.listdir("/tmp"))) == shared
+    late = Raw(lib, 2)
+    mine = late.blobs()[:BLOB]
+    comm = late.comms[0]
+    assert lib.c.rdnaar_register_buffers(comm, mine + blob, 2) == _abi.Status.E_PEER
+    assert b"has ended" in lib.c.rdnaar_last_error(comm)
+    late.destroy()
+    group.destroy()
+
+
+def test_other_pid_namespace_is_an_error_that_says_so(lib: pyrdnaar.Library) -> None:
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*unshare, "true"], capture_output=True, timeout=30).returncode:
+        pytest.skip("making a pid namespace is not allowed here")
+    process, blob = exporter(*unshare)
+    group = Raw(lib, 2)
+    mine = group.blobs()[:BLOB]
+    start = time.monotonic()
+    comm = group.comms[0]
+    assert lib.c.rdnaar_register_buffers(comm, mine + blob, 2) == _abi.Status.E_PEER
+    assert b"another pid namespace" in lib.c.rdnaar_last_error(comm)
+    assert time.monotonic() - start < 1
+    end(process)
+    group.destroy()
+
+
+def test_other_user_cannot_attach(lib: pyrdnaar.Library) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a process of another user")
+    process, blob = exporter()
+    # The slab lies behind this name; another user may not open it.
+    pid = process.pid
+    slabs = [
+        fd
+        for fd in os.listdir(f"/proc/{pid}/fd")
+        if "memfd:rdnaar" in os.readlink(f"/proc/{pid}/fd/{fd}")
+    ]
+    assert len(slabs) == 1 and blob
+    path = f"/proc/{pid}/fd/{slabs[0]}"
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    attempt = subprocess.run(
+        [sys.executable, "-c", f"import os; os.setuid(65534); open({path!r}, 'r+b')"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    end(process)
+    assert attempt.returncode != 0 and "PermissionError" in attempt.stderr
+
+
+def test_handle_blobs_are_not_trusted(lib: pyrdnaar.Library) -> None:
+    """Any changed byte is refused, also one behind a right checksum; the error names the rank."""
+    group = Raw(lib, 2, group_id=GROUP_ID)
+    good = bytearray(group.blobs())
+    comm = group.comms[0]
+    for at in range(BLOB, 2 * BLOB):
+        bad = bytearray(good)
+        bad[at] ^= 0x40
+        assert lib.c.rdnaar_register_buffers(comm, bytes(bad), 2) in (
+            _abi.Status.E_INVALID_ARGUMENT,
+            _abi.Status.E_MISMATCH,
+        ), at
+    for at in range(BLOB, 2 * BLOB - 8):
+        bad = bytearray(good)
+        bad[at] ^= 0x40
+        bad[2 * BLOB - 8 :] = fnv1a(bytes(bad[BLOB : 2 * BLOB - 8])).to_bytes(8, "little")
+        assert lib.c.rdnaar_register_buffers(comm, bytes(bad), 2) != 0, at
+    swapped = bytes(good[BLOB:] + good[:BLOB])
+    assert lib.c.rdnaar_register_buffers(comm, swapped, 2) == _abi.Status.E_MISMATCH
+    assert b"rank order" in lib.c.rdnaar_last_error(comm)
+    group.destroy()
+
+
+def fnv1a(data: bytes) -> int:
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return value
+
+
+def test_another_configuration_or_group_is_refused(lib: pyrdnaar.Library) -> None:
+    one, other = Raw(lib, 2), Raw(lib, 2, timeout_ms=5)
+    mixed = one.blobs()[:BLOB] + other.blobs()[BLOB:]
+    assert lib.c.rdnaar_register_buffers(one.comms[0], mixed, 2) == _abi.Status.E_MISMATCH
+    assert b"configuration" in lib.c.rdnaar_last_error(one.comms[0])
+    one.destroy()
+    other.destroy()
+    other_id = (ctypes.c_uint8 * 16)(*range(16))
+    one, other = Raw(lib, 2, group_id=GROUP_ID), Raw(lib, 2, group_id=other_id)
+    mixed = one.blobs()[:BLOB] + other.blobs()[BLOB:]
+    assert lib.c.rdnaar_register_buffers(one.comms[0], mixed, 2) == _abi.Status.E_MISMATCH
+    assert b"another group" in lib.c.rdnaar_last_error(one.comms[0])
+    one.destroy()
+    other.destroy()
+
+
+def test_slab_size_is_the_formula_of_the_header(lib: pyrdnaar.Library) -> None:
+    def line(n: int) -> int:
+        return -(-n // 64) * 64
+
+    for world, max_bytes in ((2, 1 << 10), (3, 100 << 10), (8, 20 << 20)):
+        staged = [min(max_bytes, cap << 10) for cap in (64, 128, 128)]
+        control = 4096 + 3 * 2 * 8 * 128 * 64
+        wanted = (
+            control
+            + 2 * world * line(staged[0])
+            + 2 * world * line(staged[1])
+            + 4 * world * line(-(-staged[2] // world))
+        )
+        group = Raw(lib, world, max_bytes=max_bytes)
+        sizes = [
+            int(m.split()[0].split("-")[1], 16) - int(m.split()[0].split("-")[0], 16)
+            for m in slab_mappings()
+        ]
+        group.destroy()
+        granule = 2 << 20
+        # Neighbouring mappings of different files are not merged.
+        assert sizes == [-(-wanted // granule) * granule] * world
