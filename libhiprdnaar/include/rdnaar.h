@@ -69,32 +69,32 @@ RDNAAR_API uint32_t rdnaar_abi_version(void);
 
 /* ---- Limits -------------------------------------------------------------------------------- */
 
-#define RDNAAR_MAX_WORLD 8u         /* ranks in a group */
-#define RDNAAR_MAX_BLOCKS 128u      /* blocks of a grid: one flag line each, per peer and phase */
-#define RDNAAR_BLOB_BYTES 512u      /* size of an exported handle blob */
+#define RDNAAR_MAX_WORLD 8u    /* ranks in a group */
+#define RDNAAR_MAX_BLOCKS 128u /* blocks of a grid: one flag line each, per peer and phase */
+#define RDNAAR_BLOB_BYTES 512u /* size of an exported handle blob */
 #define RDNAAR_MAX_BYTES_LIMIT (1ull << 36) /* largest accepted config.max_bytes: 64 GiB */
-#define RDNAAR_AUTO UINT64_MAX      /* "let the library choose", for thresholds */
+#define RDNAAR_AUTO UINT64_MAX              /* "let the library choose", for thresholds */
 
 /* ---- Status -------------------------------------------------------------------------------- */
 
 /* X(value, NAME, text). Values are part of the ABI and never change. */
-#define RDNAAR_STATUS_MAP(X)                                                                       \
-    X(0, OK, "success")                                                                            \
-    X(1, E_INVALID_ARGUMENT, "an argument is not valid")                                           \
-    X(2, E_TOO_LARGE, "the message is larger than the configured limit")                           \
-    X(3, E_UNSUPPORTED, "not supported by this library or device")                                 \
-    X(4, E_NO_DEVICE, "no usable device")                                                          \
-    X(5, E_NO_RUNTIME, "no usable GPU runtime library")                                            \
-    X(6, E_OUT_OF_MEMORY, "out of memory")                                                         \
-    X(7, E_ABI, "the caller was compiled against another ABI")                                     \
-    X(8, E_MISMATCH, "ranks disagree about library, configuration, group or call")                 \
-    X(9, E_STATE, "not allowed in this state of the communicator")                                 \
-    X(10, E_BUSY, "the object is in use")                                                          \
-    X(11, E_ABORTED, "the communicator has been aborted")                                          \
-    X(12, E_TIMEOUT, "not finished within the time limit")                                         \
-    X(13, E_PEER, "a peer's memory cannot be opened")                                              \
-    X(14, E_RUNTIME, "the GPU runtime reported an error")                                          \
-    X(15, E_SYSTEM, "the operating system reported an error")                                      \
+#define RDNAAR_STATUS_MAP(X)                                                       \
+    X(0, OK, "success")                                                            \
+    X(1, E_INVALID_ARGUMENT, "an argument is not valid")                           \
+    X(2, E_TOO_LARGE, "the message is larger than the configured limit")           \
+    X(3, E_UNSUPPORTED, "not supported by this library or device")                 \
+    X(4, E_NO_DEVICE, "no usable device")                                          \
+    X(5, E_NO_RUNTIME, "no usable GPU runtime library")                            \
+    X(6, E_OUT_OF_MEMORY, "out of memory")                                         \
+    X(7, E_ABI, "the caller was compiled against another ABI")                     \
+    X(8, E_MISMATCH, "ranks disagree about library, configuration, group or call") \
+    X(9, E_STATE, "not allowed in this state of the communicator")                 \
+    X(10, E_BUSY, "the object is in use")                                          \
+    X(11, E_ABORTED, "the communicator has been aborted")                          \
+    X(12, E_TIMEOUT, "not finished within the time limit")                         \
+    X(13, E_PEER, "a peer's memory cannot be opened")                              \
+    X(14, E_RUNTIME, "the GPU runtime reported an error")                          \
+    X(15, E_SYSTEM, "the operating system reported an error")                      \
     X(16, E_SELF_TEST, "the self test found a wrong result")
 
 #define RDNAAR_STATUS_ENUM_(value, name, text) RDNAAR_##name = value,
@@ -165,11 +165,11 @@ typedef enum rdnaar_reason {
 /* What a wait was waiting for. */
 typedef enum rdnaar_phase {
     RDNAAR_PHASE_NONE = 0,
-    RDNAAR_PHASE_OWN_BLOCKS = 1,   /* this rank's own earlier work */
-    RDNAAR_PHASE_PEER_FLAG = 2,    /* a peer's data flag */
+    RDNAAR_PHASE_OWN_BLOCKS = 1, /* this rank's own earlier work */
+    RDNAAR_PHASE_PEER_FLAG = 2,  /* a peer's data flag */
     RDNAAR_PHASE_GATHER_BARRIER = 3,
-    RDNAAR_PHASE_GATHER_FLAG = 4,  /* a peer's gathered part */
-    RDNAAR_PHASE_LL_WORD = 5,      /* a payload word of RDNAAR_ALGO_LL */
+    RDNAAR_PHASE_GATHER_FLAG = 4, /* a peer's gathered part */
+    RDNAAR_PHASE_LL_WORD = 5,     /* a payload word of RDNAAR_ALGO_LL */
     RDNAAR_PHASE_COUNT
 } rdnaar_phase;
 
@@ -179,12 +179,12 @@ typedef struct rdnaar_build_info_t {
     uint32_t struct_size;
     uint32_t abi_version;
     char version[32];
-    char source_digest[72];  /* sha256 of the folder libhiprdnaar/, 64 hex digits; "" unknown */
-    char git_revision[48];   /* commit, "-dirty" appended where it was; "" outside a checkout */
-    char backend[16];        /* "hip", "cuda" or "host" */
-    char targets[256];       /* what was compiled for: "gfx1030", "x86-64 avx2 avx512" */
+    char source_digest[72]; /* sha256 of the folder libhiprdnaar/, 64 hex digits; "" unknown */
+    char git_revision[48];  /* commit, "-dirty" appended where it was; "" outside a checkout */
+    char backend[16];       /* "hip", "cuda" or "host" */
+    char targets[256];      /* what was compiled for: "gfx1030", "x86-64 avx2 avx512" */
     char compiler[128];
-    char runtime[128];       /* the GPU runtime in use and its version; "" none or not loaded */
+    char runtime[128]; /* the GPU runtime in use and its version; "" none or not loaded */
 } rdnaar_build_info_t;
 
 /* Local. Fills *info. Loads no GPU context. */
@@ -193,13 +193,13 @@ RDNAAR_API rdnaar_status rdnaar_build_info(rdnaar_build_info_t *info);
 typedef struct rdnaar_device_info_t {
     uint32_t struct_size;
     uint32_t index;
-    char architecture[32];   /* "gfx1030", "sm_90", "x86-64" */
+    char architecture[32]; /* "gfx1030", "sm_90", "x86-64" */
     char name[96];
-    char pci_bus_id[24];     /* "0000:03:00.0"; "" where there is none */
+    char pci_bus_id[24]; /* "0000:03:00.0"; "" where there is none */
     uint64_t memory_bytes;
     uint32_t compute_units;
-    uint32_t integrated;     /* 1: shares the host's memory */
-    uint32_t uncached;       /* 1: uncached allocation is possible */
+    uint32_t integrated; /* 1: shares the host's memory */
+    uint32_t uncached;   /* 1: uncached allocation is possible */
     uint32_t reserved;
 } rdnaar_device_info_t;
 
@@ -226,23 +226,24 @@ RDNAAR_API uint32_t rdnaar_sizeof(uint32_t which);
 
 /* ---- Configuration ------------------------------------------------------------------------- */
 
+/* All but rank, device and debug must be the same on all ranks of a group. */
 typedef struct rdnaar_config {
     uint32_t struct_size;
-    uint32_t rank;               /* 0 .. world-1 */
-    uint32_t world;              /* 1 .. RDNAAR_MAX_WORLD */
-    int32_t device;              /* device index; -1: the current one */
-    uint32_t transport;          /* rdnaar_transport */
-    uint32_t algo;               /* rdnaar_algo used when a call says AUTO */
-    uint32_t blocks;             /* largest grid, 0 = the library's choice, at most MAX_BLOCKS */
-    uint32_t pace;               /* idle units between pushes, 0 = none, at most 1000 */
-    uint64_t max_bytes;          /* largest message; default 20 MiB */
-    uint64_t ll_max_bytes;       /* AUTO uses ll up to here; RDNAAR_AUTO: by world */
-    uint64_t oneshot_max_bytes;  /* AUTO uses oneshot up to here, twoshot above; likewise */
-    uint32_t timeout_ms;         /* bound of each wait; default 120000, 1 .. 86400000 */
-    uint32_t warmup_timeout_ms;  /* bound in the first call; default 300000 */
-    uint32_t late_ms;            /* a longer wait is noted in the late record; default 2000 */
-    uint32_t debug;              /* reserved for diagnostics; 0 */
-    uint8_t group_id[16];        /* the same random bytes on all ranks; blobs of another group are
+    uint32_t rank;              /* 0 .. world-1 */
+    uint32_t world;             /* 1 .. RDNAAR_MAX_WORLD */
+    int32_t device;             /* device index; -1: the current one */
+    uint32_t transport;         /* rdnaar_transport */
+    uint32_t algo;              /* rdnaar_algo used when a call says AUTO */
+    uint32_t blocks;            /* largest grid, 0 = the library's choice, at most MAX_BLOCKS */
+    uint32_t pace;              /* idle units between pushes, 0 = none, at most 1000 */
+    uint64_t max_bytes;         /* largest message; default 20 MiB */
+    uint64_t ll_max_bytes;      /* AUTO uses ll up to here; RDNAAR_AUTO: by world */
+    uint64_t oneshot_max_bytes; /* AUTO uses oneshot up to here, twoshot above; likewise */
+    uint32_t timeout_ms;        /* bound of each wait; default 120000, 1 .. 86400000 */
+    uint32_t warmup_timeout_ms; /* bound in the first call; default 300000 */
+    uint32_t late_ms;           /* a longer wait is noted in the late record; default 2000 */
+    uint32_t debug;             /* reserved for diagnostics; 0 */
+    uint8_t group_id[16];       /* the same random bytes on all ranks; blobs of another group are
                                     refused. All zero: not checked. */
 } rdnaar_config;
 
@@ -262,8 +263,8 @@ RDNAAR_API rdnaar_status rdnaar_config_init(rdnaar_config *config, uint32_t stru
  *     C + 2 W L + 2 W O + 4 W [T / W]    rounded up to 2 MiB
  *
  * where C is control and flags (under 512 KiB) and L, O, T are the staging sizes of ll, oneshot
- * and twoshot: at most max_bytes each, and capped per backend (host: 256 KiB, 256 KiB and
- * 1 MiB), since a longer message passes through the same memory piece by piece.
+ * and twoshot: at most max_bytes each, and capped per backend (host: 64 KiB, 128 KiB and 128 KiB),
+ * since a longer message passes through the same memory piece by piece.
  *
  * On success *comm is a communicator, to be given to rdnaar_destroy() one day; on failure it is
  * NULL and nothing is left allocated. E_INVALID_ARGUMENT, E_ABI, E_NO_DEVICE, E_OUT_OF_MEMORY,
@@ -292,14 +293,14 @@ RDNAAR_API rdnaar_status rdnaar_register_buffers(rdnaar_comm *comm, const void *
 
 typedef struct rdnaar_plan_t {
     uint32_t struct_size;
-    int32_t status;        /* what rdnaar_all_reduce() would answer: RDNAAR_OK, E_TOO_LARGE, ... */
-    uint32_t algo;         /* rdnaar_algo */
+    int32_t status; /* what rdnaar_all_reduce() would answer: RDNAAR_OK, E_TOO_LARGE, ... */
+    uint32_t algo;  /* rdnaar_algo */
     uint32_t blocks;
-    uint32_t threads;      /* per block */
-    uint32_t pieces;       /* rounds in which the message passes through the slab */
-    uint64_t bytes_sent;   /* this rank's stores to peers, payload only */
-    uint64_t limit_bytes;  /* the configured max_bytes */
-    char reason[160];      /* why not; "" when status is OK */
+    uint32_t threads;     /* per block */
+    uint32_t pieces;      /* rounds in which the message passes through the slab */
+    uint64_t bytes_sent;  /* this rank's stores to peers, payload only */
+    uint64_t limit_bytes; /* the configured max_bytes */
+    char reason[160];     /* why not; "" when status is OK */
 } rdnaar_plan_t;
 
 /*
@@ -341,8 +342,8 @@ typedef struct rdnaar_self_test_config {
 
 typedef struct rdnaar_self_test_report {
     uint32_t struct_size;
-    uint32_t cases;          /* calls made and checked */
-    uint64_t wrong;          /* wrong elements in total */
+    uint32_t cases; /* calls made and checked */
+    uint64_t wrong; /* wrong elements in total */
     /* the first wrong element, if any */
     uint32_t algo;
     uint32_t dtype;
@@ -353,7 +354,7 @@ typedef struct rdnaar_self_test_report {
     uint32_t expected_bits;
     uint32_t seen_bits;
     uint64_t elapsed_us;
-    char text[256];          /* one sentence: the verdict of this rank */
+    char text[256]; /* one sentence: the verdict of this rank */
 } rdnaar_self_test_report;
 
 /*
@@ -369,14 +370,14 @@ RDNAAR_API rdnaar_status rdnaar_self_test(rdnaar_comm *comm, const rdnaar_self_t
 
 typedef struct rdnaar_abort_record_t {
     uint32_t struct_size;
-    uint32_t valid;    /* 0: not aborted, all else is 0 */
-    uint32_t reason;   /* rdnaar_reason */
-    uint32_t phase;    /* rdnaar_phase */
-    int32_t peer;      /* the rank that was waited for or that aborted; -1 none */
+    uint32_t valid;  /* 0: not aborted, all else is 0 */
+    uint32_t reason; /* rdnaar_reason */
+    uint32_t phase;  /* rdnaar_phase */
+    int32_t peer;    /* the rank that was waited for or that aborted; -1 none */
     uint32_t rank;
     uint32_t block;
     uint32_t algo;
-    uint64_t epoch;    /* number of the call, from 0 */
+    uint64_t epoch; /* number of the call, from 0 */
     uint64_t waited_ms;
     uint64_t expected; /* MISMATCH: signature of this rank's call ... */
     uint64_t seen;     /* ... and of the peer's: count | dtype << 40 | op << 48 | algo << 56 */
@@ -387,8 +388,8 @@ RDNAAR_API rdnaar_status rdnaar_abort_record(rdnaar_comm *comm, rdnaar_abort_rec
 
 typedef struct rdnaar_late_record_t {
     uint32_t struct_size;
-    uint32_t count;     /* waits that took longer than late_ms so far; 0: all else is 0 */
-    int32_t peer;       /* the last of them */
+    uint32_t count; /* waits that took longer than late_ms so far; 0: all else is 0 */
+    int32_t peer;   /* the last of them */
     uint32_t phase;
     uint64_t epoch;
     uint64_t waited_ms;
@@ -405,9 +406,11 @@ RDNAAR_API rdnaar_status rdnaar_late_record(rdnaar_comm *comm, rdnaar_late_recor
 RDNAAR_API rdnaar_status rdnaar_abort(rdnaar_comm *comm, const char *reason);
 
 /*
- * Local, not a collective; NULL is fine. Waits up to 2 s for calls still queued, then aborts them.
- * Afterwards the handle is gone: no other thread may be using it. Slab memory that a peer still
- * maps stays mapped there until that peer lets go of it.
+ * Local, not a collective; NULL is fine. Waits up to 2 s for calls still queued, then aborts them
+ * and waits up to 2 s more. Afterwards the handle is gone: no other thread may be using it. Slab
+ * memory that a peer still maps stays mapped there until that peer lets go of it. E_BUSY: calls are
+ * stuck in a stream behind other work; the handle is gone too, and its memory is kept until the
+ * process ends.
  */
 RDNAAR_API rdnaar_status rdnaar_destroy(rdnaar_comm *comm);
 
@@ -428,9 +431,9 @@ RDNAAR_API rdnaar_status rdnaar_stream_destroy(void *stream); /* after its work;
 /* An event marks a point of a stream and the time when it was passed. */
 RDNAAR_API rdnaar_status rdnaar_event_create(int32_t device, void **event);
 RDNAAR_API rdnaar_status rdnaar_event_record(void *event, void *stream);
-RDNAAR_API rdnaar_status rdnaar_event_sync(void *event);      /* waits until it was passed */
+RDNAAR_API rdnaar_status rdnaar_event_sync(void *event); /* waits until it was passed */
 RDNAAR_API rdnaar_status rdnaar_event_elapsed_us(void *start, void *stop, double *microseconds);
-RDNAAR_API rdnaar_status rdnaar_event_destroy(void *event);   /* NULL is fine */
+RDNAAR_API rdnaar_status rdnaar_event_destroy(void *event); /* NULL is fine */
 
 #ifdef __cplusplus
 }

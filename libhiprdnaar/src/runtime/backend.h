@@ -15,9 +15,9 @@
 namespace rdnaar::backend {
 
 // ---- The library and the machine ---------------------------------------------------------------
-const char *name();                // "host", "hip", "cuda"
-std::string targets();             // what was compiled for
-std::string runtime_description(); // the GPU runtime in use; "" none
+const char *name();                 // "host", "hip", "cuda"
+std::string targets();              // what was compiled for
+std::string runtime_description();  // the GPU runtime in use; "" none
 uint32_t device_count();
 void device_info(uint32_t index, rdnaar_device_info_t &info);
 uint32_t resolve_device(int32_t device);  // -1: the current one; checks the range
@@ -58,14 +58,14 @@ std::shared_ptr<Slab> create_slab(uint32_t device, const Layout &layout, uint32_
 
 // A peer's slab. `handle` comes from outside: all of it is checked.
 std::shared_ptr<Mapping> open_slab(uint32_t device, const Layout &layout, const Handle &handle,
-                                    uint32_t peer);
+                                   uint32_t peer);
 
 // Counters in memory of the device, the two records in memory that the host reads at any time.
 class PrivateState {
 public:
     virtual ~PrivateState() = default;
-    Counters *counters = nullptr;      // as the device sees it
-    AbortLine *abort_line = nullptr;   // as the device sees it
+    Counters *counters = nullptr;     // as the device sees it
+    AbortLine *abort_line = nullptr;  // as the device sees it
     LateLine *late_line = nullptr;
     AbortLine *host_abort_line = nullptr;  // as the host sees it
     LateLine *host_late_line = nullptr;

@@ -54,8 +54,8 @@ Blob make_blob(const Settings &s, const backend::Handle &handle) {
 void check_blob(const Blob &b, const Settings &s, uint32_t expected_rank) {
     const rdnaar_config &c = s.config;
     if (memcmp(b.magic, kMagic, sizeof kMagic) != 0 || b.blob_version != kBlobVersion)
-        fail(RDNAAR_E_INVALID_ARGUMENT, "blob %u is not a handle blob of version %u",
-             expected_rank, kBlobVersion);
+        fail(RDNAAR_E_INVALID_ARGUMENT, "blob %u is not a handle blob of version %u", expected_rank,
+             kBlobVersion);
     if (b.checksum != checksum_of(b))
         fail(RDNAAR_E_INVALID_ARGUMENT, "blob %u is damaged: its checksum does not match",
              expected_rank);

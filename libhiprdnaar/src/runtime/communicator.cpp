@@ -61,8 +61,7 @@ void Communicator::register_buffers(const void *blobs, uint32_t world) {
         Blob blob;
         memcpy(&blob, static_cast<const unsigned char *>(blobs) + r * sizeof blob, sizeof blob);
         check_blob(blob, settings_, r);
-        if (r != c.rank)
-            opened[r] = backend::open_slab(device_, settings_.layout, blob.handle, r);
+        if (r != c.rank) opened[r] = backend::open_slab(device_, settings_.layout, blob.handle, r);
     }
     for (uint32_t r = 0; r < world; r++) {
         if (r == c.rank) continue;

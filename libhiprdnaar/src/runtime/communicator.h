@@ -43,7 +43,7 @@ private:
     std::shared_ptr<backend::Mapping> peers_[kMaxWorld];
     bool registered_ = false;
     uint32_t user_abort_ = 0;  // 1: rdnaar_abort() came before any other reason (atomic)
-    Call call_{};  // what all calls have in common
+    Call call_{};              // what all calls have in common
 
     mutable std::mutex error_mutex_;
     std::string last_error_;

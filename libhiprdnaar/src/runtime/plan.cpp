@@ -8,7 +8,8 @@
 
 namespace rdnaar {
 
-static_assert(kAlgoLl == uint32_t(RDNAAR_ALGO_LL) && kAlgoOneshot == uint32_t(RDNAAR_ALGO_ONESHOT) &&
+static_assert(kAlgoLl == uint32_t(RDNAAR_ALGO_LL) &&
+                  kAlgoOneshot == uint32_t(RDNAAR_ALGO_ONESHOT) &&
                   kAlgoTwoshot == uint32_t(RDNAAR_ALGO_TWOSHOT),
               "the protocol's values are the public ones");
 static_assert(kSum == uint32_t(RDNAAR_SUM) && kMax == uint32_t(RDNAAR_MAX) &&
@@ -107,20 +108,28 @@ Plan make_plan(const Settings &s, uint64_t count, uint32_t dtype, uint32_t op, u
                        staged, nbytes);
     p.piece_bytes = staged;
     p.pieces = uint32_t(ceil_div(nbytes, staged));
-    p.bytes_sent = algo == RDNAAR_ALGO_TWOSHOT
-                       ? 2 * (c.world - 1) * ceil_div(nbytes, c.world)
-                       : (c.world - 1) * nbytes;
+    p.bytes_sent = algo == RDNAAR_ALGO_TWOSHOT ? 2 * (c.world - 1) * ceil_div(nbytes, c.world)
+                                               : (c.world - 1) * nbytes;
     return p;
 }
 
 uint64_t config_hash(const Settings &s) {
     const rdnaar_config &c = s.config;
-    const uint64_t words[] = {c.world,           c.transport,     c.algo,
-                              c.blocks,          c.pace,          c.max_bytes,
-                              s.ll_max_bytes,    s.oneshot_max_bytes,
-                              c.timeout_ms,      c.warmup_timeout_ms,
-                              c.late_ms,         s.staging.ll,    s.staging.oneshot,
-                              s.staging.twoshot, s.layout.slab_bytes};
+    const uint64_t words[] = {c.world,
+                              c.transport,
+                              c.algo,
+                              c.blocks,
+                              c.pace,
+                              c.max_bytes,
+                              s.ll_max_bytes,
+                              s.oneshot_max_bytes,
+                              c.timeout_ms,
+                              c.warmup_timeout_ms,
+                              c.late_ms,
+                              s.staging.ll,
+                              s.staging.oneshot,
+                              s.staging.twoshot,
+                              s.layout.slab_bytes};
     return fnv1a(words, sizeof words);
 }
 

@@ -29,7 +29,8 @@ struct Plan {
 
 uint32_t element_bytes(uint32_t dtype);  // dtype is valid
 
-Plan make_plan(const Settings &settings, uint64_t count, uint32_t dtype, uint32_t op, uint32_t algo);
+Plan make_plan(const Settings &settings, uint64_t count, uint32_t dtype, uint32_t op,
+               uint32_t algo);
 
 // What all ranks must have in common.
 uint64_t config_hash(const Settings &settings);
