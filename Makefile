@@ -97,6 +97,7 @@ $(HOST_LIB): $(RUNTIME_OBJECTS) $(HOST_OBJECTS) $(KERNEL_OBJECTS) libhiprdnaar/r
 	$(Q)$(CXX) -shared -o $@.tmp $(filter %.o,$^) $(OPT) $(SANITIZE) -pthread $(LINK_RUNTIME) \
 	    -Wl,--version-script=libhiprdnaar/rdnaar.map -Wl,-soname,libhiprdnaar_host.so.$(ABI_MAJOR) \
 	    -Wl,-z,relro,-z,now $(if $(SANITIZE),,-Wl,-z,defs) && mv $@.tmp $@
+	@ln -sf $(@F) $@.$(ABI_MAJOR)  # the soname, for programs that link against it
 
 $(BUILD)/host/kernels.%.o: $(SRC)/host/kernels.cpp Makefile
 	@mkdir -p $(@D)

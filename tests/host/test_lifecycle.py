@@ -49,9 +49,7 @@ class Raw:
 
     def register(self, blobs: bytes) -> None:
         for comm in self.comms:
-            self.lib.check(
-                self.lib.c.rdnaar_register_buffers(comm, blobs, self.world), comm.value
-            )
+            self.lib.check(self.lib.c.rdnaar_register_buffers(comm, blobs, self.world), comm.value)
 
     def destroy(self) -> None:
         for comm in self.comms:

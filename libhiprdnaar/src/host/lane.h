@@ -51,6 +51,7 @@ inline void cpu_pause() {
 
 struct HostLane {
     using Vec = HostVec;
+    using Index = uint64_t;
     static constexpr int kBatch = 1 << 20;  // the whole piece: the peer works on it meanwhile
     static constexpr bool kKeepsOwn = false;
 
@@ -62,8 +63,8 @@ struct HostLane {
     static constexpr uint32_t block() { return 0; }
     static constexpr uint32_t blocks() { return 1; }
     static constexpr uint32_t wave() { return 1; }
-    static constexpr uint64_t first() { return 0; }
-    static constexpr uint64_t stride() { return 1; }
+    static constexpr Index first() { return 0; }
+    static constexpr Index stride() { return 1; }
 
     static RDNAAR_FN bool has_word(const Vec &v, uint32_t x) {
         SimdWord found = splat<SimdWord>(0);
@@ -73,58 +74,68 @@ struct HostLane {
 
     static void barrier() {}
     static bool any(bool b) { return b; }
+    static bool elect(bool b) { return b; }
     static bool barrier_any(bool b) { return b; }
 
-    static RDNAAR_FN Vec load_tensor(const unsigned char *p, bool) {
+    static RDNAAR_FN Vec load_tensor(const unsigned char *p, Index i, bool) {
         Vec v;
-        memcpy(&v, p, sizeof v);
+        memcpy(&v, p + i * sizeof v, sizeof v);
         return v;
     }
-    static RDNAAR_FN void store_tensor(unsigned char *p, const Vec &v, bool) {
-        memcpy(p, &v, sizeof v);
+    static RDNAAR_FN void store_tensor(unsigned char *p, Index i, const Vec &v, bool) {
+        memcpy(p + i * sizeof v, &v, sizeof v);
     }
-    template <uint32_t kBytes>
-    static RDNAAR_FN uint32_t load_element(const unsigned char *p) {
-        uint32_t x = 0;
-        memcpy(&x, p, kBytes);  // little-endian, asserted by the build
-        return x;
+    template <uint32_t kElement>
+    static RDNAAR_FN Vec load_partial(const unsigned char *p, Index i, uint32_t nbytes) {
+        Vec v{};
+        memcpy(&v, p + i * sizeof v, nbytes);
+        return v;
     }
-    template <uint32_t kBytes>
-    static RDNAAR_FN void store_element(unsigned char *p, uint32_t x) {
-        memcpy(p, &x, kBytes);
+    template <uint32_t kElement>
+    static RDNAAR_FN void store_partial(unsigned char *p, Index i, const Vec &v, uint32_t nbytes) {
+        memcpy(p + i * sizeof v, &v, nbytes);
     }
 
-    static RDNAAR_FN void put(Vec *slot, uint64_t i, const Vec &v) { slot[i] = v; }
-    static RDNAAR_FN Vec get(const Vec *slot, uint64_t i) { return slot[i]; }
+    static RDNAAR_FN Vec *vectors(unsigned char *slab, uint64_t slot) {
+        return reinterpret_cast<Vec *>(slab + slot);
+    }
+    static RDNAAR_FN void put(unsigned char *slab, uint64_t slot, Index i, const Vec &v) {
+        vectors(slab, slot)[i] = v;
+    }
+    static RDNAAR_FN Vec get(unsigned char *slab, uint64_t slot, Index i) {
+        return vectors(slab, slot)[i];
+    }
 
 #if RDNAAR_TSAN
     // The thread sanitizer knows no fences, but release stores and acquire loads.
-    static void put_ll(Vec *slot, uint64_t i, const Vec &v) {
-        uint32_t *to = reinterpret_cast<uint32_t *>(slot + i);
+    static void put_ll(unsigned char *slab, uint64_t slot, Index i, const Vec &v) {
+        uint32_t *to = reinterpret_cast<uint32_t *>(vectors(slab, slot) + i);
         const uint32_t *from = reinterpret_cast<const uint32_t *>(&v);
         for (uint32_t w = 0; w < Vec::kBytes / 4; w++)
             __atomic_store_n(to + w, from[w], __ATOMIC_RELEASE);
     }
-    static Vec get_ll(const Vec *slot, uint64_t i) {
+    static Vec get_ll(unsigned char *slab, uint64_t slot, Index i) {
         Vec v;
-        const uint32_t *from = reinterpret_cast<const uint32_t *>(slot + i);
+        const uint32_t *from = reinterpret_cast<const uint32_t *>(vectors(slab, slot) + i);
         uint32_t *to = reinterpret_cast<uint32_t *>(&v);
         for (uint32_t w = 0; w < Vec::kBytes / 4; w++)
             to[w] = __atomic_load_n(from + w, __ATOMIC_ACQUIRE);
         return v;
     }
 #else
-    static RDNAAR_FN void put_ll(Vec *slot, uint64_t i, const Vec &v) {
+    static RDNAAR_FN void put_ll(unsigned char *slab, uint64_t slot, Index i, const Vec &v) {
         __atomic_thread_fence(__ATOMIC_RELEASE);
-        slot[i] = v;
+        vectors(slab, slot)[i] = v;
     }
-    static RDNAAR_FN Vec get_ll(const Vec *slot, uint64_t i) {
-        const Vec v = slot[i];
+    static RDNAAR_FN Vec get_ll(unsigned char *slab, uint64_t slot, Index i) {
+        const Vec v = vectors(slab, slot)[i];
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         return v;
     }
 #endif
-    static RDNAAR_FN void clear_ll(Vec *slot, uint64_t i, const Vec &v) { put_ll(slot, i, v); }
+    static RDNAAR_FN void clear_ll(unsigned char *slab, uint64_t slot, Index i, const Vec &v) {
+        put_ll(slab, slot, i, v);
+    }
     static void order_clears() {}  // put_ll of this thread is a release
 
     // For correctness the release order of the flag is enough. Letting the pushes arrive first makes
@@ -184,6 +195,7 @@ struct HostLane {
         nanosleep(&nap, nullptr);
         return true;
     }
+    static constexpr uint32_t fresh(uint32_t x) { return x; }
     static void pace(uint32_t units) {
         for (uint32_t i = 0; i < units; i++) cpu_pause();
     }

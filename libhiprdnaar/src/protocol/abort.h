@@ -49,14 +49,13 @@ RDNAAR_FN void give_up(Lane &lane, const Call &call, const Entry &entry, const B
     line->seen = blame.seen;
     lane.store_record_release(&line->valid, 1u);
     const uint64_t word = make_abort_word(blame.reason, call.rank);
-    for (uint32_t r = 0; r < call.world; r++)
-        lane.store_word(reinterpret_cast<uint64_t *>(call.slab[r] + kAbortWordOffset), word);
+    for (uint32_t k = 0; k < call.world; k++)
+        lane.store_word(reinterpret_cast<uint64_t *>(call.slab[k] + kAbortWordOffset), word);
 }
 
 template <class Lane>
 RDNAAR_FN uint64_t load_abort_word(Lane &lane, const Call &call) {
-    return lane.load_word(
-        reinterpret_cast<const uint64_t *>(call.slab[call.rank] + kAbortWordOffset));
+    return lane.load_word(reinterpret_cast<const uint64_t *>(own_slab(call) + kAbortWordOffset));
 }
 
 }  // namespace rdnaar

@@ -50,7 +50,7 @@ struct Call {
     const void *in;
     void *out;
     uint64_t count;  // elements
-    unsigned char *slab[kMaxWorld];
+    unsigned char *slab[kMaxWorld];  // [k]: of rank (rank + k) mod world; 0 is the own one
     Counters *counters;
     AbortLine *abort_line;
     LateLine *late_line;
@@ -72,11 +72,13 @@ RDNAAR_FN uint64_t make_signature(uint64_t count, uint32_t dtype, uint32_t op, u
     return count | uint64_t(dtype) << 40 | uint64_t(op) << 48 | uint64_t(algo) << 56;
 }
 
-// The peer that this rank turns to k-th: each rank starts with its right neighbour, so that the
-// ranks never all push to the same one.
+// The peer that this rank turns to k-th, and its slab: each rank starts with its right neighbour, so
+// that the ranks never all push to the same one.
 RDNAAR_FN uint32_t peer_at(const Call &call, uint32_t k) {
     uint32_t peer = call.rank + 1 + k;
     return peer >= call.world ? peer - call.world : peer;
 }
+RDNAAR_FN unsigned char *peer_slab(const Call &call, uint32_t k) { return call.slab[k + 1]; }
+RDNAAR_FN unsigned char *own_slab(const Call &call) { return call.slab[0]; }
 
 }  // namespace rdnaar

@@ -22,7 +22,7 @@ RDNAAR_FN void post_cards(Lane &lane, const Call &call, const Entry &entry) {
     if (lane.block() != 0) return;
     const uint64_t tag = uint64_t(card_tag(entry)) << 32;
     for (uint32_t k = lane.thread(); k + 1 < call.world; k += lane.threads()) {
-        unsigned char *card = call.slab[peer_at(call, k)] + card_offset(entry.call, call.rank);
+        unsigned char *card = peer_slab(call, k) + card_offset(entry.call, call.rank);
         uint64_t *words = reinterpret_cast<uint64_t *>(card);
         lane.store_word(words, tag | uint32_t(call.signature));
         lane.store_word(words + 1, tag | call.signature >> 32);
@@ -40,7 +40,7 @@ struct Missing {
 template <class Lane>
 RDNAAR_FN void probe_card(Lane &lane, const Call &call, const Entry &entry, uint32_t peer,
                           Missing &missing) {
-    const unsigned char *card = call.slab[call.rank] + card_offset(entry.call, peer);
+    const unsigned char *card = own_slab(call) + card_offset(entry.call, peer);
     const uint64_t *words = reinterpret_cast<const uint64_t *>(card);
     const uint64_t low = lane.load_word(words), high = lane.load_word(words + 1);
     const uint32_t tag = card_tag(entry);

@@ -18,7 +18,7 @@ RDNAAR_FN void publish(Lane &lane, const Call &call, uint32_t phase, uint64_t ro
     lane.drain();
     lane.barrier();
     for (uint32_t k = lane.thread(); k + 1 < call.world; k += lane.threads()) {
-        unsigned char *slab = call.slab[peer_at(call, k)];
+        unsigned char *slab = peer_slab(call, k);
         const uint64_t at = flag_offset(phase, round, call.rank, lane.block());
         lane.store_flag_release(reinterpret_cast<uint64_t *>(slab + at), round + 1);
     }
@@ -36,7 +36,7 @@ RDNAAR_FN bool await(Lane &lane, const Call &call, const Entry &entry, uint32_t 
             Missing missing{};
             for (uint32_t k = lane.thread(); k + 1 < call.world; k += lane.wave()) {
                 const uint32_t peer = peer_at(call, k);
-                const unsigned char *slab = call.slab[call.rank];
+                const unsigned char *slab = own_slab(call);
                 const uint64_t at = flag_offset(phase, round, peer, lane.block());
                 if (lane.load_flag_acquire(reinterpret_cast<const uint64_t *>(slab + at)) !=
                     round + 1)

@@ -4,6 +4,7 @@
 //
 //   using Vec                      Vec<U, N>, the unit of payload: N words U, where U is a 32-bit
 //                                  word (GPU) or a SIMD register of them (CPU)
+//   using Index                    an unsigned integer for vectors of a piece, 32 or 64 bits
 //   has_word(v, x)                 is one of the 32-bit words equal to x?
 //   static constexpr kBatch        vectors that a thread of `ll` pushes before it polls the first
 //   static constexpr kKeepsOwn     own contribution stays in registers (kBatch of them)
@@ -17,21 +18,24 @@
 //                                  here, and what they wrote to memory of their own device before is
 //                                  seen by the block after. Promises nothing about peers.
 //   any(b)                         wave vote: true on all lanes if b is true on one
+//   elect(b)                       true on one of the lanes of the wave on which b is true
 //   barrier_any(b)                 all threads of the block have come here, with the values of their
 //                                  loads in hand, and vote. Promises nothing about stores
 //
-//   load_tensor(p, aligned)        a vector of the caller's tensor; `aligned` to the vector or not
-//   store_tensor(p, v, aligned)
-//   load_element / store_element   16 or 32 bits of it
+// A vector is named by an address that is the same on all threads and its number from there: a GPU
+// keeps the one in scalar registers and adds the other in the access. In a slab the address is that
+// of the slab and the offset of a slot.
+//   load_tensor(p, i, aligned)     a vector of the caller's tensor; `aligned` to the vector or not
+//   store_tensor(p, i, v, aligned)
+//   load_partial<E>(p, i, n)       its first n bytes, in elements of E bytes, and zeros;
+//   store_partial<E>(p, i, v, n)   0 < n < the size of a vector
 //
-// Payload is named by a slot and the number of a vector in it: the slot's address is the same on all
-// threads of a wave, which a GPU can make use of.
-//   put(slot, i, v)                payload to a peer's slab. Ordered by nothing but drain() + a flag
-//   get(slot, i)                   payload from the own slab that a flag has announced; never from
+//   put(slab, slot, i, v)          payload to a peer's slab. Ordered by nothing but drain() + a flag
+//   get(slab, slot, i)             payload from the own slab that a flag has announced; never from
 //                                  a cache that the peer's store has bypassed
-//   put_ll(slot, i, v)             payload that is its own flag: each 32-bit word arrives whole, the
-//   get_ll(slot, i)                words in any order. put_ll is not ordered before anything
-//   clear_ll(slot, i, v)           puts back the sentinel in the own slab
+//   put_ll(slab, slot, i, v)       payload that is its own flag: each 32-bit word arrives whole, the
+//   get_ll(slab, slot, i)          words in any order. put_ll is not ordered before anything
+//   clear_ll(slab, slot, i, v)     puts back the sentinel in the own slab
 //   order_clears()                 clears so far reach memory before any later put_ll of this thread
 //   drain()                        returns when the stores of this thread's wave have arrived at the
 //                                  peers; with a block barrier after it: those of the block
@@ -52,6 +56,9 @@
 //   relax(polls)                   called after each failed poll, with their number; returns true
 //                                  when it is time to look at the clock and the abort word
 //   pace(n)                        idles n units between pushes
+//   fresh(x)                       x. What is made of it in a loop is made anew in each turn: a compiler
+//                                  that would rather hold a dozen conditions and addresses in
+//                                  registers runs out of them (gfx1030 has 106 scalar ones)
 #pragma once
 
 #include "portable.h"

@@ -40,6 +40,7 @@ RDNAAR_FN V without_sentinel(V v) {
 template <class Lane, class T, OpKind kOp, int kMaxW>
 struct Ll {
     using V = typename Lane::Vec;
+    using Index = typename Lane::Index;
     // Vectors whose data is polled for at once.
     static constexpr int kGroup = Lane::kKeepsOwn ? Lane::kBatch : 1;
 
@@ -51,36 +52,35 @@ struct Ll {
     const float divisor;
     bool cards_seen;
 
-    RDNAAR_FN V *slot(uint32_t owner, uint32_t source, uint64_t round) const {
-        return reinterpret_cast<V *>(call.slab[owner] +
-                                     slot_offset(call.layout.ll, call.layout.ll_slot, call.world,
-                                                 round, source));
+    RDNAAR_FN uint64_t slot(uint32_t source, uint64_t round) const {
+        return slot_offset(call.layout.ll, call.layout.ll_slot, call.world, round, source);
     }
 
-    RDNAAR_FN V push(const Piece &piece, uint64_t round, uint64_t i) {
+    RDNAAR_FN V push(const Piece &piece, uint64_t round, Index i) {
+        const uint32_t world = lane.fresh(call.world);
         const V own = tensor.load(lane, piece, i);
         const V clean = without_sentinel<T>(own);
         RDNAAR_UNROLL
         for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
-            if (k + 1 < call.world)
-                lane.put_ll(slot(peer_at(call, k), call.rank, round), i, clean);
+            if (k + 1 < world) lane.put_ll(peer_slab(call, k), slot(call.rank, round), i, clean);
         lane.pace(call.pace);
         return own;
     }
 
     // Polls for, folds, stores and clears up to kGroup vectors: i, i + stride, ...
-    RDNAAR_FN bool reduce(const Piece &piece, uint64_t round, uint64_t i, const V *own) {
+    RDNAAR_FN bool reduce(const Piece &piece, uint64_t round, Index i, const V *own) {
         V x[kGroup][kMaxW];
         const bool ok = wait(lane, call, entry, kPhaseLlWord, [&] {
+            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
             Missing missing{};
             RDNAAR_UNROLL
             for (int g = 0; g < kGroup; g++) {
-                const uint64_t at = i + g * lane.stride();
+                const Index at = i + g * lane.stride();
                 if (at >= piece.vectors) break;
                 RDNAAR_UNROLL
                 for (uint32_t p = 0; p < uint32_t(kMaxW); p++) {
-                    if (p >= call.world || p == call.rank) continue;
-                    x[g][p] = lane.get_ll(slot(call.rank, p, round), at);
+                    if (p >= world || p == rank) continue;
+                    x[g][p] = lane.get_ll(own_slab(call), slot(p, round), at);
                     if (Lane::has_word(x[g][p], kSentinel)) missing.peer_plus_1 = p + 1;
                 }
             }
@@ -94,40 +94,41 @@ struct Ll {
         for (int w = 0; w < V::kWords; w++) sentinel.w[w] = splat<typename V::Word>(kSentinel);
         RDNAAR_UNROLL
         for (int g = 0; g < kGroup; g++) {
-            const uint64_t at = i + g * lane.stride();
+            const Index at = i + g * lane.stride();
             if (at >= piece.vectors) break;
+            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
             const V mine = Lane::kKeepsOwn ? own[g] : tensor.load(lane, piece, at);
             RDNAAR_UNROLL
             for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p == call.rank) x[g][p] = mine;
+                if (p == rank) x[g][p] = mine;
             Fold<V, T, kOp> fold;
             fold.start(x[g][0], flip);
             RDNAAR_UNROLL
             for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
-                if (p < call.world) fold.add(x[g][p], flip);
+                if (p < world) fold.add(x[g][p], flip);
             tensor.store(lane, piece, at, fold.finish(flip, divisor));
             RDNAAR_UNROLL
             for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p < call.world && p != call.rank)
-                    lane.clear_ll(slot(call.rank, p, round), at, sentinel);
+                if (p < world && p != rank)
+                    lane.clear_ll(own_slab(call), slot(p, round), at, sentinel);
         }
         return true;
     }
 
     // False: aborted.
     RDNAAR_FN bool run() {
-        const uint64_t step = lane.stride() * Lane::kBatch;
+        const Index step = lane.stride() * Lane::kBatch;
         for (uint32_t index = 0; index < call.pieces; index++) {
             const Piece piece = tensor.piece(call, index);
             const uint64_t round = entry.round + index;
             if (index > 0) lane.order_clears();
             // All threads make the same number of turns, so that waves vote together.
-            for (uint64_t base = 0; base < piece.vectors; base += step) {
-                const uint64_t first = base + lane.first();
+            for (Index base = 0; base < piece.vectors; base += step) {
+                const Index first = base + lane.first();
                 V own[kGroup];
                 RDNAAR_UNROLL
                 for (int u = 0; u < Lane::kBatch; u++) {
-                    const uint64_t i = first + u * lane.stride();
+                    const Index i = first + u * lane.stride();
                     if (i >= piece.vectors) break;
                     const V v = push(piece, round, i);
                     if constexpr (Lane::kKeepsOwn) own[u] = v;
@@ -135,7 +136,7 @@ struct Ll {
                 if (index == 0 && base == 0 && !advance(lane, call, entry)) return false;
                 lane.pushed();
                 for (int u = 0; u < Lane::kBatch; u += kGroup) {
-                    const uint64_t i = first + u * lane.stride();
+                    const Index i = first + u * lane.stride();
                     if (base + u * lane.stride() >= piece.vectors) break;
                     if (!reduce(piece, round, i, own)) return false;
                 }

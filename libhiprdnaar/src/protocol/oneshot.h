@@ -19,6 +19,7 @@ namespace rdnaar {
 template <class Lane, class T, OpKind kOp, int kMaxW>
 struct Oneshot {
     using V = typename Lane::Vec;
+    using Index = typename Lane::Index;
 
     Lane &lane;
     const Call &call;
@@ -27,38 +28,35 @@ struct Oneshot {
     const uint32_t flip;
     const float divisor;
 
-    RDNAAR_FN V *slot(uint32_t owner, uint32_t source, uint64_t round) const {
-        return reinterpret_cast<V *>(call.slab[owner] +
-                                     slot_offset(call.layout.oneshot, call.layout.oneshot_slot,
-                                                 call.world, round, source));
+    RDNAAR_FN uint64_t slot(uint32_t source, uint64_t round) const {
+        return slot_offset(call.layout.oneshot, call.layout.oneshot_slot, call.world, round,
+                           source);
     }
 
     RDNAAR_FN void push(const Piece &piece, uint64_t round) {
-        for (uint64_t i = lane.first(); i < piece.vectors; i += lane.stride()) {
+        for (Index i = lane.first(); i < piece.vectors; i += lane.stride()) {
+            const uint32_t world = lane.fresh(call.world);
             const V v = tensor.load(lane, piece, i);
             RDNAAR_UNROLL
             for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
-                if (k + 1 < call.world)
-                    lane.put(slot(peer_at(call, k), call.rank, round), i, v);
+                if (k + 1 < world) lane.put(peer_slab(call, k), slot(call.rank, round), i, v);
             lane.pace(call.pace);
         }
     }
 
     RDNAAR_FN void fold(const Piece &piece, uint64_t round) {
-        for (uint64_t i = lane.first(); i < piece.vectors; i += lane.stride()) {
+        for (Index i = lane.first(); i < piece.vectors; i += lane.stride()) {
+            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
             const V own = tensor.load(lane, piece, i);
             V x[kMaxW];
             RDNAAR_UNROLL
             for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p < call.world)
-                    x[p] = p == call.rank
-                               ? own
-                               : lane.get(slot(call.rank, p, round), i);
+                if (p < world) x[p] = p == rank ? own : lane.get(own_slab(call), slot(p, round), i);
             Fold<V, T, kOp> fold;
             fold.start(x[0], flip);
             RDNAAR_UNROLL
             for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
-                if (p < call.world) fold.add(x[p], flip);
+                if (p < world) fold.add(x[p], flip);
             tensor.store(lane, piece, i, fold.finish(flip, divisor));
         }
     }

@@ -23,6 +23,11 @@
 #define RDNAAR_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+// A loop that is rare and better short.
+#if defined(__CUDACC__) || defined(__clang__)
+#define RDNAAR_KEEP_LOOP _Pragma("unroll 1")
+#endif
+
 namespace rdnaar {
 
 template <class To, class From>

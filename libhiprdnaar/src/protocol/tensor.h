@@ -11,16 +11,19 @@
 
 namespace rdnaar {
 
-// A part of the message that passes through the slab in one round.
+// A part of the message that passes through the slab in one round. Only the last vector of the last
+// piece may be partial.
 struct Piece {
     uint64_t offset;   // bytes from the start of the message
-    uint64_t nbytes;
-    uint64_t vectors;  // the last may be partial
+    uint32_t vectors;  // partial one included
+    uint32_t full;     // partial one not included
+    uint32_t tail;     // bytes of the partial one
 };
 
 template <class Lane, class T>
 struct Tensor {
     using V = typename Lane::Vec;
+    using Index = typename Lane::Index;
     const unsigned char *in;
     unsigned char *out;
     uint64_t nbytes;
@@ -36,45 +39,34 @@ struct Tensor {
     RDNAAR_FN Piece piece(const Call &call, uint32_t index) const {
         const uint64_t offset = index * call.piece_bytes;
         const uint64_t size = min_of(call.piece_bytes, nbytes - offset);
-        return Piece{offset, size, ceil_div(size, V::kBytes)};
+        return Piece{offset, uint32_t(ceil_div(size, V::kBytes)), uint32_t(size / V::kBytes),
+                     uint32_t(size % V::kBytes)};
     }
 
-    // Vector i of a piece. Beyond the end of the message: zeros.
-    RDNAAR_FN V load(Lane &lane, const Piece &piece, uint64_t i) const {
-        const uint64_t at = piece.offset + i * V::kBytes;
-        if (at + V::kBytes <= nbytes) return lane.load_tensor(in + at, in_aligned);
-        uint32_t words[V::kBytes / 4] = {};
-        RDNAAR_UNROLL
-        for (uint32_t b = 0; b < V::kBytes; b += T::kBytes)
-            if (at + b < nbytes)
-                words[b / 4] |= lane.template load_element<T::kBytes>(in + at + b) << (b % 4 * 8);
-        return bit_cast<V>(words);
+    // Vector i of a piece; what is beyond the end of the message is zero.
+    RDNAAR_FN V load(Lane &lane, const Piece &piece, Index i) const {
+        const unsigned char *p = in + piece.offset;
+        if (i < piece.full) return lane.load_tensor(p, i, in_aligned);
+        return lane.template load_partial<T::kBytes>(p, i, piece.tail);
     }
 
-    RDNAAR_FN void store(Lane &lane, const Piece &piece, uint64_t i, const V &v) const {
-        const uint64_t at = piece.offset + i * V::kBytes;
-        if (at + V::kBytes <= nbytes) {
-            lane.store_tensor(out + at, v, out_aligned);
-            return;
+    RDNAAR_FN void store(Lane &lane, const Piece &piece, Index i, const V &v) const {
+        unsigned char *p = out + piece.offset;
+        if (i < piece.full) {
+            lane.store_tensor(p, i, v, out_aligned);
+        } else {
+            lane.template store_partial<T::kBytes>(p, i, v, piece.tail);
         }
-        struct Words {
-            uint32_t w[V::kBytes / 4];
-        };
-        const Words words = bit_cast<Words>(v);
-        RDNAAR_UNROLL
-        for (uint32_t b = 0; b < V::kBytes; b += T::kBytes)
-            if (at + b < nbytes)
-                lane.template store_element<T::kBytes>(out + at + b, words.w[b / 4] >> (b % 4 * 8));
     }
 };
 
 // Slice q of a piece in `slices` equal parts: the vectors [begin, end).
 struct Slice {
-    uint64_t begin, end;
+    uint32_t begin, end;
 };
 
 RDNAAR_FN Slice slice_of(const Piece &piece, uint32_t slices, uint32_t q) {
-    const uint64_t part = ceil_div(piece.vectors, slices);
+    const uint32_t part = uint32_t(ceil_div(piece.vectors, slices));
     return Slice{min_of(part * q, piece.vectors), min_of(part * (q + 1), piece.vectors)};
 }
 
@@ -89,7 +81,8 @@ RDNAAR_FN void poison(Lane &lane, const Call &call, uint32_t slices) {
         const Piece piece = tensor.piece(call, p);
         for (uint32_t q = 0; q < slices; q++) {
             const Slice slice = slice_of(piece, slices, q);
-            for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
+            for (typename Lane::Index i = slice.begin + lane.first(); i < slice.end;
+                 i += lane.stride())
                 tensor.store(lane, piece, i, nan);
         }
     }

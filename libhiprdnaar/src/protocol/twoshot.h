@@ -28,6 +28,7 @@ namespace rdnaar {
 template <class Lane, class T, OpKind kOp, int kMaxW>
 struct Twoshot {
     using V = typename Lane::Vec;
+    using Index = typename Lane::Index;
 
     Lane &lane;
     const Call &call;
@@ -36,10 +37,8 @@ struct Twoshot {
     const uint32_t flip;
     const float divisor;
 
-    RDNAAR_FN V *slot(uint64_t region, uint32_t owner, uint32_t source, uint64_t round) const {
-        return reinterpret_cast<V *>(
-            call.slab[owner] +
-            slot_offset(region, call.layout.slice_slot, call.world, round, source));
+    RDNAAR_FN uint64_t slot(uint64_t region, uint32_t source, uint64_t round) const {
+        return slot_offset(region, call.layout.slice_slot, call.world, round, source);
     }
 
     RDNAAR_FN void scatter(uint32_t index) {
@@ -48,9 +47,9 @@ struct Twoshot {
         for (uint32_t k = 0; k + 1 < call.world; k++) {
             const uint32_t owner = peer_at(call, k);
             const Slice slice = slice_of(piece, call.world, owner);
-            V *to = slot(call.layout.scatter, owner, call.rank, round);
-            for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
-                lane.put(to, i - slice.begin, tensor.load(lane, piece, i));
+            const uint64_t to = slot(call.layout.scatter, call.rank, round);
+            for (Index i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
+                lane.put(peer_slab(call, k), to, i - slice.begin, tensor.load(lane, piece, i));
                 lane.pace(call.pace);
             }
         }
@@ -59,27 +58,28 @@ struct Twoshot {
 
     RDNAAR_FN void fold(const Piece &piece, uint64_t round) {
         const Slice slice = slice_of(piece, call.world, call.rank);
-        for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
-            const uint64_t at = i - slice.begin;
+        for (Index i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
+            const Index at = i - slice.begin;
+            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
             const V own = tensor.load(lane, piece, i);
             V x[kMaxW];
             RDNAAR_UNROLL
             for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p < call.world)
-                    x[p] = p == call.rank
-                               ? own
-                               : lane.get(slot(call.layout.scatter, call.rank, p, round), at);
+                if (p < world)
+                    x[p] = p == rank ? own
+                                     : lane.get(own_slab(call),
+                                                slot(call.layout.scatter, p, round), at);
             Fold<V, T, kOp> fold;
             fold.start(x[0], flip);
             RDNAAR_UNROLL
             for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
-                if (p < call.world) fold.add(x[p], flip);
+                if (p < world) fold.add(x[p], flip);
             const V result = fold.finish(flip, divisor);
             tensor.store(lane, piece, i, result);
             RDNAAR_UNROLL
             for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
-                if (k + 1 < call.world)
-                    lane.put(slot(call.layout.gather, peer_at(call, k), call.rank, round), at,
+                if (k + 1 < world)
+                    lane.put(peer_slab(call, k), slot(call.layout.gather, call.rank, round), at,
                              result);
             lane.pace(call.pace);
         }
@@ -90,20 +90,22 @@ struct Twoshot {
         for (uint32_t k = 0; k + 1 < call.world; k++) {
             const uint32_t owner = peer_at(call, k);
             const Slice slice = slice_of(piece, call.world, owner);
-            const V *from = slot(call.layout.gather, call.rank, owner, round);
-            for (uint64_t i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
-                tensor.store(lane, piece, i, lane.get(from, i - slice.begin));
+            const uint64_t from = slot(call.layout.gather, owner, round);
+            for (Index i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
+                tensor.store(lane, piece, i,
+                             lane.get(own_slab(call), from, i - slice.begin));
         }
     }
 
     // False: aborted.
     RDNAAR_FN bool run() {
         if (!advance(lane, call, entry)) return false;
-        scatter(0);
-        for (uint32_t index = 0; index < call.pieces; index++) {
+        for (uint32_t ahead = 0; ahead <= call.pieces; ahead++) {
+            if (ahead < call.pieces) scatter(ahead);
+            if (ahead == 0) continue;
+            const uint32_t index = ahead - 1;
             const Piece piece = tensor.piece(call, index);
             const uint64_t round = entry.round + index;
-            if (index + 1 < call.pieces) scatter(index + 1);
             if (!await(lane, call, entry, kFlagScatter, round, index == 0)) return false;
             fold(piece, round);
             if (!await(lane, call, entry, kFlagGather, round, false)) return false;

@@ -23,42 +23,44 @@ RDNAAR_FN void note_late(Lane &lane, const Call &call, const Entry &entry, uint3
 template <class Lane, class Probe>
 RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t phase,
                     Probe probe) {
-    uint64_t start = 0, now = 0;
-    uint32_t last_peer = 0;
-    for (uint32_t polls = 0;; polls++) {
-        const Missing missing = probe();
+    uint64_t start = 0, now = 0, word = 0;
+    uint32_t last_peer_plus_1 = 0, reason = 0;
+    Missing missing{};
+    for (uint32_t polls = 0; reason == 0; polls++) {
+        missing = probe();
         if (!lane.any(missing.peer_plus_1 != 0)) break;
-        if (missing.peer_plus_1 != 0) last_peer = missing.peer_plus_1 - 1;
+        if (missing.peer_plus_1 != 0) last_peer_plus_1 = missing.peer_plus_1;
         if (lane.any(missing.mismatch)) {
-            if (missing.mismatch)
-                give_up(lane, call, entry,
-                        Blame{kMismatch, phase, int32_t(last_peer), 0, missing.seen});
-            return false;
+            reason = kMismatch;
+            break;
         }
         if (!lane.relax(polls)) continue;
         now = lane.now();
         if (start == 0) start = now;
+        word = load_abort_word(lane, call);
         const uint64_t bound = entry.call == 0 ? call.warmup_timeout_ticks : call.timeout_ticks;
-        const bool expired = now - start > bound;
-        const uint64_t word = load_abort_word(lane, call);
         if (lane.any(word != 0)) {
-            if (word != 0)
-                give_up(lane, call, entry,
-                        Blame{kPeerAborted, phase, int32_t(word & 0xFF),
-                              (now - start) / call.ticks_per_ms, 0});
-            return false;
-        }
-        if (lane.any(expired)) {
-            if (missing.peer_plus_1 != 0)
-                give_up(lane, call, entry,
-                        Blame{kTimeout, phase, int32_t(last_peer),
-                              (now - start) / call.ticks_per_ms, 0});
-            return false;
+            reason = kPeerAborted;
+        } else if (lane.any(now - start > bound)) {
+            reason = kTimeout;
         }
     }
-    if (start != 0 && now - start > call.late_ticks)
-        note_late(lane, call, entry, phase, last_peer, (now - start) / call.ticks_per_ms);
-    return true;
+    const uint64_t waited = now - start;
+    if (reason == 0) {
+        if (waited > call.late_ticks && lane.elect(last_peer_plus_1 != 0))
+            note_late(lane, call, entry, phase, last_peer_plus_1 - 1, waited / call.ticks_per_ms);
+        return true;
+    }
+    // A lane speaks for what it has seen itself.
+    const bool seen = reason == kMismatch      ? missing.mismatch
+                      : reason == kPeerAborted ? word != 0
+                                               : missing.peer_plus_1 != 0;
+    const int32_t peer = int32_t(reason == kPeerAborted ? word & 0xFF : last_peer_plus_1 - 1);
+    if (seen)
+        give_up(lane, call, entry,
+                Blame{reason, phase, peer, waited / call.ticks_per_ms,
+                      reason == kMismatch ? missing.seen : 0});
+    return false;
 }
 
 }  // namespace rdnaar

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime needs from a machine. One library holds one backend: host/ or gpu/ defines all of
+// What the runtime needs from a machine. One library holds one backend: host/ or device/ defines all of
 // this and the linker picks it; nothing is virtual.
 //
 // All functions throw Error.
@@ -46,13 +46,16 @@ struct Handle {
 class Mapping {
 public:
     virtual ~Mapping() = default;
-    virtual unsigned char *base() const = 0;
+    virtual unsigned char *base() const = 0;  // as the device sees it
+    // Its abort word, written from the host: asynchronous, never waits for the device's work.
+    virtual void post_abort_word(uint64_t word) = 0;
 };
 
 // This rank's own slab: zeroed, but for the ll region, which holds the sentinel.
 class Slab : public Mapping {
 public:
     virtual Handle handle() const = 0;
+    virtual uint32_t poll_pause() const = 0;  // for Call::poll_pause
 };
 std::shared_ptr<Slab> create_slab(uint32_t device, const Layout &layout, uint32_t transport);
 
@@ -72,7 +75,7 @@ public:
 };
 std::shared_ptr<PrivateState> create_private_state(uint32_t device);
 
-uint64_t ticks_per_ms();  // of Lane::now()
+uint64_t ticks_per_ms(uint32_t device);  // of Lane::now()
 
 // ---- Work --------------------------------------------------------------------------------------
 struct Launch {
@@ -92,9 +95,6 @@ public:
     virtual bool drain(uint32_t timeout_ms) = 0;
 };
 std::unique_ptr<Sequencer> create_sequencer(uint32_t device);
-
-// The abort word of a slab, own or a peer's, written from the host.
-void post_abort_word(unsigned char *slab, uint64_t word);
 
 // ---- Raw memory, streams, events -------------------------------------------------------------------
 void *allocate(uint32_t device, uint64_t nbytes);

@@ -17,7 +17,8 @@ Communicator::Communicator(const rdnaar_config &config)
     const rdnaar_config &c = settings_.config;
     if (c.world > 1) {
         slab_ = backend::create_slab(device_, settings_.layout, c.transport);
-        call_.slab[c.rank] = slab_->base();
+        call_.slab[0] = slab_->base();
+        call_.poll_pause = slab_->poll_pause();
     }
     state_ = backend::create_private_state(device_);
     sequencer_ = backend::create_sequencer(device_);
@@ -25,7 +26,7 @@ Communicator::Communicator(const rdnaar_config &config)
     call_.abort_line = state_->abort_line;
     call_.late_line = state_->late_line;
     call_.layout = settings_.layout;
-    call_.ticks_per_ms = backend::ticks_per_ms();
+    call_.ticks_per_ms = backend::ticks_per_ms(device_);
     call_.timeout_ticks = c.timeout_ms * call_.ticks_per_ms;
     call_.warmup_timeout_ticks = c.warmup_timeout_ms * call_.ticks_per_ms;
     call_.late_ticks = c.late_ms * call_.ticks_per_ms;
@@ -66,7 +67,7 @@ void Communicator::register_buffers(const void *blobs, uint32_t world) {
     for (uint32_t r = 0; r < world; r++) {
         if (r == c.rank) continue;
         peers_[r] = opened[r];
-        call_.slab[r] = opened[r]->base();
+        call_.slab[(r + world - c.rank) % world] = opened[r]->base();
     }
     registered_ = true;
 }
@@ -131,9 +132,10 @@ void Communicator::abort(const char *reason) {
     const rdnaar_config &c = settings_.config;
     __atomic_store_n(&user_abort_, 1u, __ATOMIC_RELEASE);
     note_error(reason != nullptr ? reason : "rdnaar_abort() was called");
-    for (uint32_t r = 0; r < c.world; r++)
-        if (call_.slab[r] != nullptr)
-            backend::post_abort_word(call_.slab[r], make_abort_word(kUser, c.rank));
+    const uint64_t word = make_abort_word(kUser, c.rank);
+    if (slab_ != nullptr) slab_->post_abort_word(word);
+    for (const std::shared_ptr<backend::Mapping> &peer : peers_)
+        if (peer != nullptr) peer->post_abort_word(word);
 }
 
 rdnaar_abort_record_t Communicator::abort_record() const {
