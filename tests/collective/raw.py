@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank with raw device memory, for tests that run unchanged on every backend.
 
-All work of a rank goes through a stream of its own: on a GPU that several ranks share, a null stream
-would make them wait for each other.
+All work of a rank goes through a stream of its own: on a GPU that several ranks share, a null
+stream would make them wait for each other.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rounding, NaN, infinities, signed zeros, subnormals, and values that look like the protocol's own."""
+"""Rounding, NaN, infinities, signed zeros, subnormals, and values like the protocol's own."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _zeros(exchange: pyrdnaar.Exchange) -> None:
                 assert not np.signbit(rank.reduce(mixed, dtype, algo=algo)).any()
 
 
-@pytest.mark.parametrize("world", (2, 5))
+@pytest.mark.parametrize("world", [2, 5])
 def test_signed_zeros(world: int) -> None:
     pyrdnaar.run_threads(_zeros, world)
 
@@ -134,7 +134,8 @@ def _one_nan(exchange: pyrdnaar.Exchange) -> None:
                 inputs[culprit][37] = np.nan
                 for op in OPS:
                     seen = rank.check(inputs, dtype, op)
-                    assert np.isnan(seen[37]) and np.isnan(seen).sum() == 1
+                    assert np.isnan(seen[37])
+                    assert np.isnan(seen).sum() == 1
 
 
 def test_nan_of_one_rank_stays_in_its_element() -> None:
@@ -142,8 +143,8 @@ def test_nan_of_one_rank_stays_in_its_element() -> None:
 
 
 def test_reference_agrees_with_float64_for_two_ranks() -> None:
-    """Of two contributions, fp32 addition and one rounding is the correctly rounded sum for 16 bits:
-    the reference that all tests use is checked against float64 here."""
+    """The reference that all tests use, checked: of two 16-bit numbers, fp32 addition and one
+    rounding give what float64 addition gives."""
     for dtype in ("fp16", "bf16"):
         inputs = [reference.contribution(r, 100000, dtype, 5) for r in range(2)]
         exact = inputs[0].astype(np.float64) + inputs[1].astype(np.float64)

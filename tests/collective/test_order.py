@@ -20,7 +20,7 @@ SIZES = (1, 5, 64, 1000, 1024, 1025, 2048, 20000, 32768, 32769, 70000)
 
 
 def _queued(exchange: pyrdnaar.Exchange) -> None:
-    """Inputs that change in one buffer, sizes across every threshold, no synchronisation between."""
+    """Inputs that change in one buffer, sizes across every threshold, no waiting between."""
     draw = random.Random(3)  # the same on all ranks
     calls = [
         (draw.choice(SIZES), draw.choice(DTYPE_NAMES), draw.choice(("auto", *ALGOS)))

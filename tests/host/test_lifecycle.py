@@ -23,6 +23,13 @@ BLOB = _abi.BLOB_BYTES
 GROUP_ID = (ctypes.c_uint8 * 16)(*range(1, 17))
 
 
+# Fields of glibc's struct mallinfo2.
+MALLINFO2 = (
+    *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+    *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+)
+
+
 class Raw:
     """Communicators of one process through the C ABI alone."""
 
@@ -121,8 +128,18 @@ def test_steady_state_allocates_nothing(lib: pyrdnaar.Library) -> None:
     class Mallinfo2(ctypes.Structure):
         _fields_ = [
             (n, ctypes.c_size_t)
-            for n in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks".split()
-            + ["keepcost"]
+            for n in [
+                "arena",
+                "ordblks",
+                "smblks",
+                "hblks",
+                "hblkhd",
+                "usmblks",
+                "fsmblks",
+                "uordblks",
+                "fordblks",
+                "keepcost",
+            ]
         ]
 
     libc.mallinfo2.restype = Mallinfo2
@@ -236,7 +253,8 @@ def test_other_user_cannot_attach(lib: pyrdnaar.Library) -> None:
         for fd in os.listdir(f"/proc/{pid}/fd")
         if "memfd:rdnaar" in os.readlink(f"/proc/{pid}/fd/{fd}")
     ]
-    assert len(slabs) == 1 and blob
+    assert len(slabs) == 1
+    assert blob
     path = f"/proc/{pid}/fd/{slabs[0]}"
     assert os.stat(path).st_mode & 0o777 == 0o600
     attempt = subprocess.run(
@@ -246,7 +264,8 @@ def test_other_user_cannot_attach(lib: pyrdnaar.Library) -> None:
         timeout=30,
     )
     end(process)
-    assert attempt.returncode != 0 and "PermissionError" in attempt.stderr
+    assert attempt.returncode != 0
+    assert "PermissionError" in attempt.stderr
 
 
 def test_handle_blobs_are_not_trusted(lib: pyrdnaar.Library) -> None:
