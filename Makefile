@@ -118,6 +118,12 @@ $(BUILD)/provenance: FORCE
 
 -include $(wildcard $(BUILD)/*/*.d)
 
+# ---- Programs of the tests ---------------------------------------------------------------------
+
+$(BUILD)/isa_test: tests/native/isa_test.cpp $(RUNTIME_OBJECTS) $(HOST_OBJECTS) $(KERNEL_OBJECTS)
+	@echo "  CXX   $<"
+	$(Q)$(CXX) $(COMMON) -o $@ $< $(filter %.o,$^)
+
 # ---- Python: a virtual environment of this checkout ---------------------------------------------
 
 $(IN_VENV)/python:
@@ -151,7 +157,8 @@ format: $(VENV)/installed-test ## format all sources
 	$(Q)$(IN_VENV)/ruff format --quiet .
 	$(Q)$(IN_VENV)/clang-format -i $(SOURCES)
 
-test: lint host ## everything that runs without a GPU
+test: lint host $(BUILD)/isa_test ## everything that runs without a GPU
+	$(Q)$(BUILD)/isa_test
 	$(Q)$(IN_VENV)/pytest
 
 # The same tests on sanitizer builds. Leak detection is off: the interpreter keeps memory until exit;

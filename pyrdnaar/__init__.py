@@ -34,7 +34,15 @@ from .errors import (
 from .exchange import Exchange, MpiExchange, PipeExchange, TcpExchange, ThreadExchange
 from .memory import DeviceBuffer, Event, Stream
 from .ranks import run_ranks, run_threads
-from .records import AbortRecord, BuildInfo, DeviceInfo, LateRecord, Plan, SelfTestReport
+from .records import (
+    AbortRecord,
+    BuildInfo,
+    DeviceInfo,
+    LateRecord,
+    Plan,
+    ProbeResult,
+    SelfTestReport,
+)
 
 __all__ = [
     "AbortError",
@@ -59,6 +67,7 @@ __all__ = [
     "OutOfMemory",
     "PipeExchange",
     "Plan",
+    "ProbeResult",
     "RankError",
     "RdnaarError",
     "SelfTestError",

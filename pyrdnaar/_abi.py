@@ -101,6 +101,14 @@ class Phase(IntEnum):
     LL_WORD = 5
 
 
+class ProbeKind(IntEnum):
+    STORE = 0
+    LOAD = 1
+    LATENCY = 2
+    ORDER = 3
+    VISIBLE = 4
+
+
 class StructId(IntEnum):
     BUILD_INFO = 0
     DEVICE_INFO = 1
@@ -110,6 +118,8 @@ class StructId(IntEnum):
     SELF_TEST_REPORT = 5
     ABORT_RECORD = 6
     LATE_RECORD = 7
+    PROBE_CONFIG = 8
+    PROBE_RESULT = 9
 
 
 class BuildInfo(Structure):
@@ -204,6 +214,30 @@ class SelfTestReport(Structure):
     ]
 
 
+class ProbeConfig(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_uint32),
+        ("source", c_uint32),
+        ("target", c_uint32),
+        ("width", c_uint32),
+        ("iterations", c_uint32),
+        ("nbytes", c_uint64),
+        ("session", c_uint32),
+        ("timeout_ms", c_uint32),
+    ]
+
+
+class ProbeResult(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("timed_out", c_uint32),
+        ("nbytes", c_uint64),
+        ("wrong", c_uint64),
+        ("microseconds", c_double),
+    ]
+
+
 class AbortRecord(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -242,6 +276,8 @@ STRUCTS: dict[StructId, tuple[str, type[Structure]]] = {
     StructId.SELF_TEST_REPORT: ("rdnaar_self_test_report", SelfTestReport),
     StructId.ABORT_RECORD: ("rdnaar_abort_record_t", AbortRecord),
     StructId.LATE_RECORD: ("rdnaar_late_record_t", LateRecord),
+    StructId.PROBE_CONFIG: ("rdnaar_probe_config", ProbeConfig),
+    StructId.PROBE_RESULT: ("rdnaar_probe_result", ProbeResult),
 }
 
 
@@ -295,6 +331,11 @@ FUNCTIONS: tuple[Function, ...] = (
         "rdnaar_self_test",
         c_int32,
         [c_void_p, POINTER(SelfTestConfig), POINTER(SelfTestReport), c_void_p],
+    ),
+    # rdnaar_status rdnaar_probe(rdnaar_comm *comm, const rdnaar_probe_config *config,
+    #                            rdnaar_probe_result *result, void *stream);
+    Function(
+        "rdnaar_probe", c_int32, [c_void_p, POINTER(ProbeConfig), POINTER(ProbeResult), c_void_p]
     ),
     # rdnaar_status rdnaar_abort_record(rdnaar_comm *comm, rdnaar_abort_record_t *record);
     Function("rdnaar_abort_record", c_int32, [c_void_p, POINTER(AbortRecord)]),

@@ -78,9 +78,9 @@ class Library:
         return count.value
 
     def devices(self) -> tuple[DeviceInfo, ...]:
-        return tuple(self._device(index) for index in range(self.device_count()))
+        return tuple(self.device(index) for index in range(self.device_count()))
 
-    def _device(self, index: int) -> DeviceInfo:
+    def device(self, index: int) -> DeviceInfo:
         info = _abi.DeviceInfo(struct_size=sizeof(_abi.DeviceInfo))
         self.check(self.c.rdnaar_device_info(index, byref(info)))
         return DeviceInfo.of(info)

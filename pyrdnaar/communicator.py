@@ -17,11 +17,11 @@ from . import _abi, startup
 from ._abi import Status
 from .arrays import DATA_OFFSET, FAST_TYPE, Array, reducible, writable_like
 from .config import Config
-from .dtypes import ALGOS, CODES, OPS, code, element_type
+from .dtypes import ALGOS, CODES, OPS, PROBE_KINDS, code, element_type
 from .errors import AbortError, InvalidArgument, RdnaarError, SelfTestError, StateError
 from .exchange import Exchange
 from .memory import Stream
-from .records import AbortRecord, LateRecord, Plan, SelfTestReport
+from .records import AbortRecord, LateRecord, Plan, ProbeResult, SelfTestReport
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,7 +39,8 @@ class Communicator:
     """One rank of a group of `world_size` processes or threads of one machine.
 
     Making one is a collective: every rank of the group does it at the same time, and `exchange`
-    carries what they have to tell each other. Each step of the start-up ends in a vote; if any rank
+    carries what they have to tell each other. `device` None means rank
+    modulo the number of devices. Each step of the start-up ends in a vote; if any rank
     fails, every rank gets the same Disabled error, which names that rank and its reason.
 
     The reducing methods are collectives too: every rank makes the same calls in the same order.
@@ -56,6 +57,7 @@ class Communicator:
         "_pid",
         "_queued",
         "config",
+        "device",
         "library",
         "rank",
         "world_size",
@@ -76,6 +78,7 @@ class Communicator:
         self.world_size = world_size
         self.library = started.library
         self.config = started.config
+        self.device = started.device
         self._exchange = exchange
         self._pid = os.getpid()
         self._comm = started.comm
@@ -251,7 +254,7 @@ class Communicator:
 
     def stream(self) -> Stream:
         """A new stream, to be used with `with`."""
-        return Stream(self.library)
+        return Stream(self.library, self.device)
 
     # ---- Failure -------------------------------------------------------------------------------
 
@@ -274,6 +277,41 @@ class Communicator:
                 reason = f"rank {rank}: {verdict.decode('utf-8', 'replace')}"
                 raise SelfTestError(reason, report)
         return report
+
+    def probe(
+        self,
+        kind: str,
+        source: int,
+        target: int,
+        *,
+        session: int,
+        width: int = 16,
+        iterations: int = 1,
+        nbytes: int = 0,
+        timeout_ms: int = 5000,
+        stream: Stream | int = 0,
+    ) -> ProbeResult:
+        """Measure the link from rank `source` to rank `target`; see rdnaar_probe().
+
+        "store" and "load" are called by `source` alone, "latency", "order" and "visible" by both
+        at the same time. `session` must grow from probe to probe and be the same on both sides.
+        """
+        settings = _abi.ProbeConfig(
+            struct_size=sizeof(_abi.ProbeConfig),
+            kind=code(PROBE_KINDS, "kind", kind),
+            source=source,
+            target=target,
+            width=width,
+            iterations=iterations,
+            nbytes=nbytes,
+            session=session,
+            timeout_ms=timeout_ms,
+        )
+        raw = _abi.ProbeResult(struct_size=sizeof(_abi.ProbeResult))
+        status = self.library.c.rdnaar_probe(self._open(), byref(settings), byref(raw), int(stream))
+        if status:
+            raise self._error(status)
+        return ProbeResult.of(raw)
 
     def check(self) -> None:
         """Raise AbortError if the communicator has been aborted. Never waits."""

@@ -36,6 +36,8 @@ OPS: dict[str, int] = {op.name.lower(): op.value for op in _abi.Op}
 # What may be asked for: "copy" is only ever reported.
 ALGOS: dict[str, int] = {a.name.lower(): a.value for a in _abi.Algo if a is not _abi.Algo.COPY}
 
+PROBE_KINDS: dict[str, int] = {kind.name.lower(): kind.value for kind in _abi.ProbeKind}
+
 
 def code(table: dict[str, int], kind: str, word: str) -> int:
     """The code of `word`, or an InvalidArgument that lists what there is."""

@@ -184,6 +184,25 @@ class SelfTestReport:
         )
 
 
+@dataclass(frozen=True)
+class ProbeResult:
+    """What a probe measured; which fields count depends on its kind, see rdnaar_probe_result."""
+
+    timed_out: bool
+    nbytes: int
+    wrong: int
+    microseconds: float
+
+    @classmethod
+    def of(cls, raw: _abi.ProbeResult) -> ProbeResult:
+        return cls(
+            timed_out=bool(raw.timed_out),
+            nbytes=raw.nbytes,
+            wrong=raw.wrong,
+            microseconds=raw.microseconds,
+        )
+
+
 def name(enum: type[IntEnum], value: int) -> str:
     """The name Python uses for an enumerator: RDNAAR_ALGO_LL is "ll".
 

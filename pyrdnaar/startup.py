@@ -34,6 +34,7 @@ class Started(NamedTuple):
     library: Library
     config: Config
     comm: int
+    device: int
 
 
 def start(
@@ -70,6 +71,8 @@ def start(
     _require_same(facts)
     library: Library = found["library"]
     settings: Config = found["config"]
+    if device is None:
+        device = rank % max(1, library.device_count())
     raw = _raw_config(library, settings, rank, world_size, device, bytes.fromhex(facts[0]["group"]))
     comm = c_void_p()
 
@@ -91,7 +94,7 @@ def start(
         library.c.rdnaar_destroy(comm)  # NULL is fine
         raise
     assert comm.value is not None
-    return Started(library, settings, comm.value)
+    return Started(library, settings, comm.value, device)
 
 
 def _check_place(rank: int, world_size: int, exchange: Exchange) -> None:
@@ -142,14 +145,14 @@ def _raw_config(
     config: Config,
     rank: int,
     world_size: int,
-    device: int | None,
+    device: int,
     group_id: bytes,
 ) -> _abi.Config:
     raw = _abi.Config()
     library.check(library.c.rdnaar_config_init(byref(raw), sizeof(raw)))
     raw.rank = rank
     raw.world = world_size
-    raw.device = -1 if device is None else device
+    raw.device = device
     raw.transport = _abi.Transport[config.transport.upper()]
     raw.algo = ALGOS[config.algo]
     raw.blocks = config.blocks

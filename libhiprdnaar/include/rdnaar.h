@@ -218,6 +218,8 @@ typedef enum rdnaar_struct {
     RDNAAR_STRUCT_SELF_TEST_REPORT = 5,
     RDNAAR_STRUCT_ABORT_RECORD = 6,
     RDNAAR_STRUCT_LATE_RECORD = 7,
+    RDNAAR_STRUCT_PROBE_CONFIG = 8,
+    RDNAAR_STRUCT_PROBE_RESULT = 9,
     RDNAAR_STRUCT_COUNT
 } rdnaar_struct;
 
@@ -365,6 +367,50 @@ typedef struct rdnaar_self_test_report {
  */
 RDNAAR_API rdnaar_status rdnaar_self_test(rdnaar_comm *comm, const rdnaar_self_test_config *config,
                                           rdnaar_self_test_report *report, void *stream);
+
+/* ---- Probe ------------------------------------------------------------------------------------- */
+
+/* What a probe measures on the ordered pair (source, target). Rank `source` is the active side. */
+typedef enum rdnaar_probe_kind {
+    RDNAAR_PROBE_STORE = 0,   /* rate of `source`'s stores to the slab of `target`, or its own */
+    RDNAAR_PROBE_LOAD = 1,    /* rate of `source`'s loads from the slab of `target`; likewise */
+    RDNAAR_PROBE_LATENCY = 2, /* round trip of one word between the two */
+    RDNAAR_PROBE_ORDER = 3,   /* payload, then flag: does `target` ever see the flag first? */
+    RDNAAR_PROBE_VISIBLE =
+        4, /* does a running kernel of `target` see `source`'s store, and when? */
+    RDNAAR_PROBE_COUNT
+} rdnaar_probe_kind;
+
+typedef struct rdnaar_probe_config {
+    uint32_t struct_size;
+    uint32_t kind;   /* rdnaar_probe_kind */
+    uint32_t source; /* ranks; this rank is one of them */
+    uint32_t target;
+    uint32_t width;      /* STORE, LOAD: bytes per access of a thread, 4, 8 or 16 */
+    uint32_t iterations; /* turns over nbytes, or round trips; 1 .. 65535 */
+    uint64_t nbytes;     /* STORE, LOAD, ORDER: a multiple of 64; 0: all the room there is */
+    uint32_t session;    /* larger than in every earlier probe of this communicator; the same on
+                            both sides */
+    uint32_t timeout_ms; /* LATENCY, ORDER, VISIBLE: for the other side to come; 1 .. 60000 */
+} rdnaar_probe_config;
+
+typedef struct rdnaar_probe_result {
+    uint32_t struct_size;
+    uint32_t timed_out; /* 1: the other side, or the store, did not come; all else is 0 */
+    uint64_t nbytes;    /* STORE, LOAD: moved in total */
+    uint64_t wrong;     /* ORDER, on `target`: > 0 if payload was older than its flag */
+    double
+        microseconds; /* STORE, LOAD: for all of it; LATENCY: per round trip; VISIBLE, on `target`:
+                            from telling `source` to seeing its store */
+} rdnaar_probe_result;
+
+/*
+ * Blocking. Measures with the accesses that the algorithms use, on the slabs of registered ranks.
+ * STORE and LOAD: called by `source` alone. The others: by `source` and `target` at the same time. No
+ * rank of the group may be in another call meanwhile. On the host library a width of 16 is 64.
+ */
+RDNAAR_API rdnaar_status rdnaar_probe(rdnaar_comm *comm, const rdnaar_probe_config *config,
+                                      rdnaar_probe_result *result, void *stream);
 
 /* ---- Failure ------------------------------------------------------------------------------- */
 

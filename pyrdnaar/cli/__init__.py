@@ -17,6 +17,7 @@ from .bench import bench
 from .demo import demo
 from .env import env
 from .info import info
+from .probe import probe
 from .selftest import selftest
 
 
@@ -41,5 +42,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, info, env, selftest, bench):
+for _command in (demo, info, env, selftest, probe, bench):
     main.add_command(_command)

@@ -45,10 +45,10 @@ class Rank:
             self.rank, self.world, exchange, backend=BACKEND, config=config(**changes)
         )
         library = self.comm.library
-        self.stream = pyrdnaar.Stream(library)
+        self.stream = self.comm.stream()
         room = nbytes + 2 * GUARD_BYTES + 64
-        self.input = pyrdnaar.DeviceBuffer(library, room)
-        self.output = pyrdnaar.DeviceBuffer(library, room)
+        self.input = pyrdnaar.DeviceBuffer(library, room, self.comm.device)
+        self.output = pyrdnaar.DeviceBuffer(library, room, self.comm.device)
 
     def __enter__(self) -> Rank:
         return self

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 import pyrdnaar
 from pyrdnaar.cli import main
 
-COMMANDS = ("bench", "demo", "env", "info", "selftest")
+COMMANDS = ("bench", "demo", "env", "info", "probe", "selftest")
 SMALL = ("-b", "1K", "-e", "4K", "-w", "1", "-i", "3")
 
 ENV_GOLDEN = """\

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once per instruction set, with RDNAAR_ISA naming it (Baseline, Avx2, Avx512). All
-// that this file instantiates is in an anonymous namespace's lane type, so that the linker cannot
-// merge a template compiled for one instruction set with that for another.
+// Compiled once per instruction set, with RDNAAR_ISA naming it (Baseline, Avx2, Avx512). All that it
+// instantiates has the lane or a SIMD word in its name (see simd.h), so that the linker cannot merge
+// a function compiled for one instruction set with that for another.
 #include "kernels.h"
 
 #include "lane.h"

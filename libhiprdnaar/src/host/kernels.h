@@ -21,6 +21,9 @@ extern const HostKernels kHostKernelsAvx2;
 extern const HostKernels kHostKernelsAvx512;
 #endif
 
+// Whether this machine has the instructions of a set.
+bool runs_here(const HostKernels &set);
+
 // The best set for this machine.
 const HostKernels &host_kernels();
 

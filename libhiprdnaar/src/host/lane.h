@@ -26,7 +26,7 @@
 
 namespace rdnaar {
 
-inline void full_fence() { 
+inline void full_fence() {
 #if RDNAAR_TSAN  // knows no fences; this one is for speed only
 #elif defined(__x86_64__)
     __builtin_ia32_mfence();
@@ -49,11 +49,14 @@ inline void cpu_pause() {
 #endif
 }
 
+inline namespace RDNAAR_SIMD_NAMESPACE {
+
 struct HostLane {
     using Vec = HostVec;
     using Index = uint64_t;
     static constexpr int kBatch = 1 << 20;  // the whole piece: the peer works on it meanwhile
     static constexpr bool kKeepsOwn = false;
+    static constexpr bool kLoadsTogether = false;
 
     // Polls before the processor is offered to others: many when each rank has a core.
     uint32_t spin_polls;
@@ -151,8 +154,14 @@ struct HostLane {
     static uint64_t load_flag_acquire(const uint64_t *p) {
         return __atomic_load_n(p, __ATOMIC_ACQUIRE);
     }
-    static void store_word(uint64_t *p, uint64_t x) { __atomic_store_n(p, x, __ATOMIC_RELAXED); }
-    static uint64_t load_word(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+    template <class X>
+    static void store_word(X *p, X x) {
+        __atomic_store_n(p, x, __ATOMIC_RELAXED);
+    }
+    template <class X>
+    static X load_word(const X *p) {
+        return __atomic_load_n(p, __ATOMIC_RELAXED);
+    }
 
     // The counters are used by one call at a time; the communicator's lock orders the calls.
     template <class X>
@@ -163,8 +172,12 @@ struct HostLane {
     static void store_counter(X *p, X x) {
         *p = x;
     }
-    static uint32_t fetch_add(uint32_t *p, uint32_t x) { return __atomic_fetch_add(p, x, __ATOMIC_RELAXED); }
-    static uint32_t exchange(uint32_t *p, uint32_t x) { return __atomic_exchange_n(p, x, __ATOMIC_ACQ_REL); }
+    static uint32_t fetch_add(uint32_t *p, uint32_t x) {
+        return __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
+    }
+    static uint32_t exchange(uint32_t *p, uint32_t x) {
+        return __atomic_exchange_n(p, x, __ATOMIC_ACQ_REL);
+    }
     template <class X>
     static void store_record(X *p, X x) {
         __atomic_store_n(p, x, __ATOMIC_RELAXED);
@@ -195,10 +208,12 @@ struct HostLane {
         nanosleep(&nap, nullptr);
         return true;
     }
-    static constexpr uint32_t fresh(uint32_t x) { return x; }
+    static constexpr uint64_t uniform(uint64_t x) { return x; }
+    static RDNAAR_FN const Call &fresh(const Call &call) { return call; }
     static void pace(uint32_t units) {
         for (uint32_t i = 0; i < units; i++) cpu_pause();
     }
 };
 
+}  // namespace RDNAAR_SIMD_NAMESPACE
 }  // namespace rdnaar

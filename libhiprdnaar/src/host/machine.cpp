@@ -16,20 +16,27 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are packed li
 
 namespace rdnaar {
 
-const HostKernels &host_kernels() {
+bool runs_here(const HostKernels &set) {
 #if defined(__x86_64__)
-    static const HostKernels &best = [&]() -> const HostKernels & {
-        __builtin_cpu_init();
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-            return kHostKernelsAvx512;
-        // Every AVX2 processor has F16C.
-        return __builtin_cpu_supports("avx2") ? kHostKernelsAvx2 : kHostKernelsBaseline;
+    __builtin_cpu_init();
+    if (&set == &kHostKernelsAvx512)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (&set == &kHostKernelsAvx2)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+#endif
+    return &set == &kHostKernelsBaseline;
+}
+
+const HostKernels &host_kernels() {
+    static const HostKernels &best = []() -> const HostKernels & {
+#if defined(__x86_64__)
+        if (runs_here(kHostKernelsAvx512)) return kHostKernelsAvx512;
+        if (runs_here(kHostKernelsAvx2)) return kHostKernelsAvx2;
+#endif
+        return kHostKernelsBaseline;
     }();
     return best;
-#else
-    return kHostKernelsBaseline;
-#endif
 }
 
 }  // namespace rdnaar
@@ -84,9 +91,7 @@ StagingSizes staging_limits(uint32_t, uint64_t max_bytes) {
 
 // The same machine: a flag costs one line, clearing costs every line once more, so ll never won;
 // oneshot won up to a few KiB.
-Thresholds default_thresholds(uint32_t world) {
-    return Thresholds{0, world == 2 ? 2048u : 4096u};
-}
+Thresholds default_thresholds(uint32_t world) { return Thresholds{0, world == 2 ? 2048u : 4096u}; }
 
 Grid grid_for(uint32_t, uint64_t, uint32_t, uint32_t) { return Grid{1, 1}; }
 
@@ -97,12 +102,14 @@ public:
         counters = &counters_;
         abort_line = host_abort_line = &abort_line_;
         late_line = host_late_line = &late_line_;
+        probe_line = host_probe_line = &probe_line_;
     }
 
 private:
     Counters counters_{};
     AbortLine abort_line_{};
     LateLine late_line_{};
+    ProbeLine probe_line_{};
 };
 }  // namespace
 
@@ -110,7 +117,7 @@ std::shared_ptr<PrivateState> create_private_state(uint32_t) {
     return std::make_shared<HostState>();
 }
 
-uint64_t ticks_per_ms() { return 1000000; }  // HostLane::now() is in nanoseconds
+uint64_t ticks_per_ms(uint32_t) { return 1000000; }  // HostLane::now() is in nanoseconds
 
 void *allocate(uint32_t, uint64_t nbytes) {
     void *p = nbytes < SIZE_MAX / 2 ? aligned_alloc(64, round_up(nbytes, 64)) : nullptr;

@@ -8,11 +8,16 @@
 
 namespace rdnaar {
 
+// A namespace per instruction set: one library holds this header compiled for several, and the linker
+// would merge functions of the same name, so that one set's code could run on a CPU without it.
 #if defined(__AVX512F__)
+#define RDNAAR_SIMD_NAMESPACE avx512
 constexpr int kSimdBytes = 64;
 #elif defined(__AVX2__)
+#define RDNAAR_SIMD_NAMESPACE avx2
 constexpr int kSimdBytes = 32;
 #else
+#define RDNAAR_SIMD_NAMESPACE baseline
 constexpr int kSimdBytes = 16;
 #endif
 

@@ -60,8 +60,8 @@ Live<HostEvent> &events() {
     return *live;
 }
 
-// Polls before a waiting rank lends its processor: many when every rank can have one, few when they
-// share, since then the peer that is waited for may need this one.
+}  // namespace
+
 uint32_t spin_polls(uint32_t world) {
     static const uint32_t processors = [] {
         cpu_set_t set;
@@ -69,8 +69,6 @@ uint32_t spin_polls(uint32_t world) {
     }();
     return world <= processors ? 4000 : 16;
 }
-
-}  // namespace
 
 HostStream &stream_of(void *handle) { return streams().get(handle, "stream"); }
 
@@ -174,8 +172,7 @@ void HostSequencer::submit(const backend::Launch &launch, void *stream) {
 void HostSequencer::run(const backend::Launch &launch, uint64_t ticket) {
     wait_turn(ticket);
     const Call &call = launch.call;
-    host_kernels().find(call.algo, launch.dtype, call.op, call.world)(call,
-                                                                      spin_polls(call.world));
+    host_kernels().find(call.algo, launch.dtype, call.op, call.world)(call, spin_polls(call.world));
     // A waiter counts itself before it looks at served_; this stores served_ before it looks for
     // waiters: in sequentially consistent order one of the two sees the other.
     __atomic_store_n(&served_, ticket + 1, __ATOMIC_SEQ_CST);
@@ -198,9 +195,9 @@ bool HostSequencer::drain(uint32_t timeout_ms) {
     submit_lock.unlock();
     std::unique_lock<std::mutex> lock(mutex_);
     __atomic_fetch_add(&waiting_, 1u, __ATOMIC_SEQ_CST);
-    const bool done =
-        changed_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms),
-                            [&] { return __atomic_load_n(&served_, __ATOMIC_SEQ_CST) == goal; });
+    const bool done = changed_.wait_until(
+        lock, std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms),
+        [&] { return __atomic_load_n(&served_, __ATOMIC_SEQ_CST) == goal; });
     __atomic_fetch_sub(&waiting_, 1u, __ATOMIC_SEQ_CST);
     return done;
 }

@@ -36,7 +36,7 @@ struct Job {
 class HostStream {
 public:
     HostStream();
-    ~HostStream();  // after all its work
+    ~HostStream();              // after all its work
     void push(const Job &job);  // waits while the queue is full
     void sync();
 
@@ -80,9 +80,13 @@ private:
     uint64_t next_ = 0;        // guarded by submit_mutex_
     std::mutex mutex_;
     std::condition_variable changed_;
-    uint64_t served_ = 0;      // calls that have ended; atomic, changed under mutex_ if waited for
-    uint32_t waiting_ = 0;     // atomic
+    uint64_t served_ = 0;   // calls that have ended; atomic, changed under mutex_ if waited for
+    uint32_t waiting_ = 0;  // atomic
 };
+
+// Polls before a waiting rank lends its processor: many when every rank can have one, few when they
+// share, since then the peer that is waited for may need this one.
+uint32_t spin_polls(uint32_t world);
 
 // The live stream that `handle` is, or an error.
 HostStream &stream_of(void *handle);

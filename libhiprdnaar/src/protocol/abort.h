@@ -26,10 +26,16 @@ struct Entry {
     uint64_t abort_word;
 };
 
+template <class Lane>
+RDNAAR_FN Entry uniform(Lane &lane, const Entry &entry) {
+    return Entry{lane.uniform(entry.call), lane.uniform(entry.round),
+                 lane.uniform(entry.abort_word)};
+}
+
 struct Blame {
     uint32_t reason, phase;
     int32_t peer;
-    uint64_t waited_ms, seen;
+    uint64_t waited_ticks, seen;
 };
 
 // The first thread of the rank to come here writes the record and tells everybody; for all others it
@@ -44,7 +50,7 @@ RDNAAR_FN void give_up(Lane &lane, const Call &call, const Entry &entry, const B
     line->peer = blame.peer;
     line->block = lane.block();
     line->call = entry.call;
-    line->waited_ms = blame.waited_ms;
+    line->waited_ticks = blame.waited_ticks;
     line->expected = call.signature;
     line->seen = blame.seen;
     lane.store_record_release(&line->valid, 1u);

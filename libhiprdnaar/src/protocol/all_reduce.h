@@ -29,9 +29,13 @@ RDNAAR_FN void all_reduce(Lane &lane, const Call &call) {
     if constexpr (kAlgo == kAlgoLl) {
         ok = Ll<Lane, T, kOp, kMaxW>{lane, call, entry, tensor, flip, divisor, false}.run();
     } else if constexpr (kAlgo == kAlgoOneshot) {
-        ok = Oneshot<Lane, T, kOp, kMaxW>{lane, call, entry, tensor, flip, divisor}.run();
+        ok = Oneshot<Lane, T, kOp, kMaxW>{lane,   call, uniform(lane, entry),
+                                          tensor, flip, divisor}
+                 .run();
     } else {
-        ok = Twoshot<Lane, T, kOp, kMaxW>{lane, call, entry, tensor, flip, divisor}.run();
+        ok = Twoshot<Lane, T, kOp, kMaxW>{lane,   call, uniform(lane, entry),
+                                          tensor, flip, divisor}
+                 .run();
     }
     if (!ok) poison<Lane, T>(lane, call, kAlgo == kAlgoTwoshot ? call.world : 1);
 }

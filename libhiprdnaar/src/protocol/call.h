@@ -28,7 +28,7 @@ struct alignas(64) AbortLine {
     int32_t peer;
     uint32_t block;
     uint64_t call;
-    uint64_t waited_ms;
+    uint64_t waited_ticks;
     uint64_t expected, seen;  // signatures, for MISMATCH
     uint64_t padding[2];
 };
@@ -41,7 +41,7 @@ struct alignas(64) LateLine {
     int32_t peer;
     uint32_t phase, reserved;
     uint64_t call;
-    uint64_t waited_ms;
+    uint64_t waited_ticks;
     uint64_t padding[4];
 };
 static_assert(sizeof(LateLine) == 64, "one line");
@@ -58,7 +58,6 @@ struct Call {
     uint64_t signature;
     uint64_t piece_bytes;  // bytes of the message per round, a multiple of kLine; the last may be less
     uint64_t timeout_ticks, warmup_timeout_ticks, late_ticks;  // of Lane::now()
-    uint64_t ticks_per_ms;
     uint32_t rank, world;
     uint32_t algo, op;
     uint32_t pieces;  // rounds of this call

@@ -8,6 +8,8 @@
 //   has_word(v, x)                 is one of the 32-bit words equal to x?
 //   static constexpr kBatch        vectors that a thread of `ll` pushes before it polls the first
 //   static constexpr kKeepsOwn     own contribution stays in registers (kBatch of them)
+//   static constexpr kLoadsTogether        a thread's loads are on their way at once if no branch
+//                                  comes between them
 //
 //   thread() threads()             index in the block, block size
 //   block()  blocks()              index in the grid, grid size
@@ -46,19 +48,21 @@
 //   store_flag_release(p, x)       64-bit flag or card word to a peer, system scope, after all that
 //                                  this thread stored or learned of through a barrier
 //   load_flag_acquire(p)           64-bit word of the own slab, system scope, past all caches
-//   store_word(p, x) load_word(p)  64 bits, whole, relaxed, system scope, past all caches; the store
+//   store_word(p, x) load_word(p)  32 or 64 bits, whole, relaxed, system scope, past all caches; the store
 //                                  to any slab, the load from the own
-//   load_counter store_counter fetch_add exchange       counters of this rank, device scope; all
-//                                  threads of a wave load a counter together
+//   load_counter store_counter fetch_add exchange       counters of this rank, device scope
+//   uniform(x)                     x, which is the same on all threads of the wave. Here, not
+//                                  before, is a load of x waited for
 //   store_record(p, x)             a word of a record, whole
 //   store_record_release(p, x)     likewise, after what this thread wrote to the record before
 //   now()                          real time, in ticks that never stop or wrap
 //   relax(polls)                   called after each failed poll, with their number; returns true
 //                                  when it is time to look at the clock and the abort word
 //   pace(n)                        idles n units between pushes
-//   fresh(x)                       x. What is made of it in a loop is made anew in each turn: a compiler
-//                                  that would rather hold a dozen conditions and addresses in
-//                                  registers runs out of them (gfx1030 has 106 scalar ones)
+//   fresh(call)                    the call, as if read for the first time: for the inside of a loop,
+//                                  where a compiler would else keep dozens of addresses and
+//                                  conditions in registers and run out of them (gfx1030 has 106
+//                                  scalar ones)
 #pragma once
 
 #include "portable.h"

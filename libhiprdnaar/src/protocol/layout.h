@@ -11,6 +11,7 @@
 //                                      by the owner: which call the source is making
 //   2048     identity            16 B  random, written by the owner before it exports the slab; read
 //                                      by a peer that opens it, to know that it has the right one
+//   3072     probe lines [8]     64 B  word of (source): written by the source (see probe.h)
 //   4096     flags   [3][2][8][B] 64 B flag of (phase, round parity, source, block): written by the
 //                                      source's block, read by the owner's block of the same number
 //   ll       payload [2][W][L]         (round parity, source): written by the source with data, put
@@ -38,11 +39,13 @@ enum FlagPhase : uint32_t { kFlagOneshot = 0, kFlagScatter = 1, kFlagGather = 2,
 constexpr uint64_t kAbortWordOffset = 0;
 constexpr uint64_t kCardsOffset = 64;
 constexpr uint64_t kIdentityOffset = 2048;
+constexpr uint64_t kProbeOffset = 3072;
 constexpr uint64_t kFlagsOffset = 4096;
 constexpr uint64_t kFlagsBytes = uint64_t(kFlagPhases) * 2 * kMaxWorld * kMaxBlocks * kLine;
 constexpr uint64_t kPayloadOffset = kFlagsOffset + kFlagsBytes;
 static_assert(kCardsOffset + 2 * kMaxWorld * kLine <= kIdentityOffset, "regions are disjoint");
-static_assert(kIdentityOffset + 16 <= kFlagsOffset, "regions are disjoint");
+static_assert(kIdentityOffset + 16 <= kProbeOffset, "regions are disjoint");
+static_assert(kProbeOffset + kMaxWorld * kLine <= kFlagsOffset, "regions are disjoint");
 static_assert(kPayloadOffset < (512u << 10), "rdnaar.h promises less than 512 KiB");
 static_assert(kPayloadOffset % kLine == 0, "payload starts on a line");
 

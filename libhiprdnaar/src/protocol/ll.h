@@ -16,6 +16,7 @@
 #pragma once
 
 #include "advance.h"
+#include "contributions.h"
 #include "tensor.h"
 #include "wait.h"
 
@@ -46,44 +47,52 @@ struct Ll {
 
     Lane &lane;
     const Call &call;
-    const Entry entry;
+    const Entry loading_entry;
     const Tensor<Lane, T> tensor;
     const uint32_t flip;
     const float divisor;
     bool cards_seen;
 
-    RDNAAR_FN uint64_t slot(uint32_t source, uint64_t round) const {
-        return slot_offset(call.layout.ll, call.layout.ll_slot, call.world, round, source);
+    static RDNAAR_FN uint64_t slot(const Call &c, uint32_t source, uint64_t round) {
+        return slot_offset(c.layout.ll, c.layout.ll_slot, c.world, round, source);
     }
 
-    RDNAAR_FN V push(const Piece &piece, uint64_t round, Index i) {
-        const uint32_t world = lane.fresh(call.world);
-        const V own = tensor.load(lane, piece, i);
+    RDNAAR_FN void push(uint64_t round, Index i, const V &own) {
+        const Call &c = lane.fresh(call);
         const V clean = without_sentinel<T>(own);
         RDNAAR_UNROLL
         for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
-            if (k + 1 < world) lane.put_ll(peer_slab(call, k), slot(call.rank, round), i, clean);
-        lane.pace(call.pace);
-        return own;
+            if (k + 1 < c.world) lane.put_ll(peer_slab(c, k), slot(c, c.rank, round), i, clean);
+        lane.pace(c.pace);
     }
 
     // Polls for, folds, stores and clears up to kGroup vectors: i, i + stride, ...
-    RDNAAR_FN bool reduce(const Piece &piece, uint64_t round, Index i, const V *own) {
-        V x[kGroup][kMaxW];
+    RDNAAR_FN bool reduce(const Entry &entry, const Piece &piece, uint64_t round, Index i,
+                          const V *own) {
+        V peer[kGroup][kMaxW - 1];
         const bool ok = wait(lane, call, entry, kPhaseLlWord, [&] {
-            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
+            const Call &c = lane.fresh(call);
             Missing missing{};
+            // All loads first, so that they are on their way together.
             RDNAAR_UNROLL
             for (int g = 0; g < kGroup; g++) {
                 const Index at = i + g * lane.stride();
                 if (at >= piece.vectors) break;
-                RDNAAR_UNROLL
-                for (uint32_t p = 0; p < uint32_t(kMaxW); p++) {
-                    if (p >= world || p == rank) continue;
-                    x[g][p] = lane.get_ll(own_slab(call), slot(p, round), at);
-                    if (Lane::has_word(x[g][p], kSentinel)) missing.peer_plus_1 = p + 1;
-                }
+                load_peers<Lane, kMaxW>(peer[g], c, [&](uint32_t source) {
+                    return lane.get_ll(own_slab(c), slot(c, source, round), at);
+                });
             }
+            uint32_t late = 0;  // q + 1
+            RDNAAR_UNROLL
+            for (int g = 0; g < kGroup; g++) {
+                if (i + g * lane.stride() >= piece.vectors) break;
+                RDNAAR_UNROLL
+                for (uint32_t q = 0; q < uint32_t(kMaxW) - 1; q++)
+                    if ((Lane::kLoadsTogether || q + 1 < c.world) &&
+                        Lane::has_word(peer[g][q], kSentinel))
+                        late = q + 1;
+            }
+            if (late != 0) missing.peer_plus_1 = source_at(c, late - 1) + 1;
             if (!cards_seen) probe_cards(lane, call, entry, missing);
             return missing;
         });
@@ -96,21 +105,14 @@ struct Ll {
         for (int g = 0; g < kGroup; g++) {
             const Index at = i + g * lane.stride();
             if (at >= piece.vectors) break;
-            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
+            const Call &c = lane.fresh(call);
             const V mine = Lane::kKeepsOwn ? own[g] : tensor.load(lane, piece, at);
+            tensor.store(lane, piece, at,
+                         fold_in_rank_order<T, kOp, kMaxW>(mine, peer[g], c, flip, divisor));
             RDNAAR_UNROLL
-            for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p == rank) x[g][p] = mine;
-            Fold<V, T, kOp> fold;
-            fold.start(x[g][0], flip);
-            RDNAAR_UNROLL
-            for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
-                if (p < world) fold.add(x[g][p], flip);
-            tensor.store(lane, piece, at, fold.finish(flip, divisor));
-            RDNAAR_UNROLL
-            for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p < world && p != rank)
-                    lane.clear_ll(own_slab(call), slot(p, round), at, sentinel);
+            for (uint32_t q = 0; q < uint32_t(kMaxW) - 1; q++)
+                if (q + 1 < c.world)
+                    lane.clear_ll(own_slab(c), slot(c, source_at(c, q), round), at, sentinel);
         }
         return true;
     }
@@ -120,25 +122,37 @@ struct Ll {
         const Index step = lane.stride() * Lane::kBatch;
         for (uint32_t index = 0; index < call.pieces; index++) {
             const Piece piece = tensor.piece(call, index);
-            const uint64_t round = entry.round + index;
             if (index > 0) lane.order_clears();
             // All threads make the same number of turns, so that waves vote together.
             for (Index base = 0; base < piece.vectors; base += step) {
                 const Index first = base + lane.first();
                 V own[kGroup];
+                if constexpr (Lane::kKeepsOwn) {
+                    RDNAAR_UNROLL
+                    for (int u = 0; u < Lane::kBatch; u++) {
+                        const Index i = first + u * lane.stride();
+                        if (i < piece.vectors) own[u] = tensor.load(lane, piece, i);
+                    }
+                }
+                // Only now is the entry waited for: its loads and those of the input overlap.
+                const Entry entry = uniform(lane, loading_entry);
+                const uint64_t round = entry.round + index;
                 RDNAAR_UNROLL
                 for (int u = 0; u < Lane::kBatch; u++) {
                     const Index i = first + u * lane.stride();
                     if (i >= piece.vectors) break;
-                    const V v = push(piece, round, i);
-                    if constexpr (Lane::kKeepsOwn) own[u] = v;
+                    if constexpr (Lane::kKeepsOwn) {
+                        push(round, i, own[u]);
+                    } else {
+                        push(round, i, tensor.load(lane, piece, i));
+                    }
                 }
                 if (index == 0 && base == 0 && !advance(lane, call, entry)) return false;
                 lane.pushed();
                 for (int u = 0; u < Lane::kBatch; u += kGroup) {
                     const Index i = first + u * lane.stride();
                     if (base + u * lane.stride() >= piece.vectors) break;
-                    if (!reduce(piece, round, i, own)) return false;
+                    if (!reduce(entry, piece, round, i, own)) return false;
                 }
             }
         }

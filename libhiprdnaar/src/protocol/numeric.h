@@ -171,7 +171,8 @@ struct Fold {
         }
     }
 
-    // `divisor` is the world for avg, else 1.
+    // `divisor` is the world for avg, else 1. Half of a float is correctly rounded by multiplication.
+    template <bool kDivisorIsTwo>
     RDNAAR_FN V finish(uint32_t flip, float divisor) {
         V v;
         RDNAAR_UNROLL
@@ -182,7 +183,7 @@ struct Fold {
                 if constexpr (kOp == kOpMax) {
                     f = bit_cast<F>(U(bit_cast<U>(f) ^ flip));
                 } else if (divisor != 1.0f) {
-                    f = f / divisor;
+                    f = kDivisorIsTwo ? f * 0.5f : f / divisor;
                 }
             }
             v.w[i] = C::pack(sum[i]);

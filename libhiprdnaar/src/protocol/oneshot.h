@@ -11,6 +11,7 @@
 #pragma once
 
 #include "advance.h"
+#include "contributions.h"
 #include "flags.h"
 #include "tensor.h"
 
@@ -28,43 +29,38 @@ struct Oneshot {
     const uint32_t flip;
     const float divisor;
 
-    RDNAAR_FN uint64_t slot(uint32_t source, uint64_t round) const {
-        return slot_offset(call.layout.oneshot, call.layout.oneshot_slot, call.world, round,
-                           source);
+    static RDNAAR_FN uint64_t slot(const Call &c, uint32_t source, uint64_t round) {
+        return slot_offset(c.layout.oneshot, c.layout.oneshot_slot, c.world, round, source);
     }
 
     RDNAAR_FN void push(const Piece &piece, uint64_t round) {
         for (Index i = lane.first(); i < piece.vectors; i += lane.stride()) {
-            const uint32_t world = lane.fresh(call.world);
+            const Call &c = lane.fresh(call);
             const V v = tensor.load(lane, piece, i);
             RDNAAR_UNROLL
             for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
-                if (k + 1 < world) lane.put(peer_slab(call, k), slot(call.rank, round), i, v);
-            lane.pace(call.pace);
+                if (k + 1 < c.world) lane.put(peer_slab(c, k), slot(c, c.rank, round), i, v);
+            lane.pace(c.pace);
         }
     }
 
     RDNAAR_FN void fold(const Piece &piece, uint64_t round) {
         for (Index i = lane.first(); i < piece.vectors; i += lane.stride()) {
-            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
+            const Call &c = lane.fresh(call);
             const V own = tensor.load(lane, piece, i);
-            V x[kMaxW];
-            RDNAAR_UNROLL
-            for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p < world) x[p] = p == rank ? own : lane.get(own_slab(call), slot(p, round), i);
-            Fold<V, T, kOp> fold;
-            fold.start(x[0], flip);
-            RDNAAR_UNROLL
-            for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
-                if (p < world) fold.add(x[p], flip);
-            tensor.store(lane, piece, i, fold.finish(flip, divisor));
+            V peer[kMaxW - 1];
+            load_peers<Lane, kMaxW>(peer, c, [&](uint32_t source) {
+                return lane.get(own_slab(c), slot(c, source, round), i);
+            });
+            tensor.store(lane, piece, i,
+                         fold_in_rank_order<T, kOp, kMaxW>(own, peer, c, flip, divisor));
         }
     }
 
     // False: aborted.
     RDNAAR_FN bool run() {
         if (!advance(lane, call, entry)) return false;
-        for (uint32_t index = 0; index < call.pieces; index++) {
+                for (uint32_t index = 0; index < call.pieces; index++) {
             const Piece piece = tensor.piece(call, index);
             const uint64_t round = entry.round + index;
             push(piece, round);

@@ -20,6 +20,7 @@
 #pragma once
 
 #include "advance.h"
+#include "contributions.h"
 #include "flags.h"
 #include "tensor.h"
 
@@ -37,17 +38,16 @@ struct Twoshot {
     const uint32_t flip;
     const float divisor;
 
-    RDNAAR_FN uint64_t slot(uint64_t region, uint32_t source, uint64_t round) const {
-        return slot_offset(region, call.layout.slice_slot, call.world, round, source);
+    static RDNAAR_FN uint64_t slot(const Call &c, uint64_t region, uint32_t source,
+                                   uint64_t round) {
+        return slot_offset(region, c.layout.slice_slot, c.world, round, source);
     }
 
-    RDNAAR_FN void scatter(uint32_t index) {
-        const Piece piece = tensor.piece(call, index);
-        const uint64_t round = entry.round + index;
+    RDNAAR_FN void scatter(const Piece &piece, uint64_t round) {
         for (uint32_t k = 0; k + 1 < call.world; k++) {
             const uint32_t owner = peer_at(call, k);
             const Slice slice = slice_of(piece, call.world, owner);
-            const uint64_t to = slot(call.layout.scatter, call.rank, round);
+            const uint64_t to = slot(call, call.layout.scatter, call.rank, round);
             for (Index i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
                 lane.put(peer_slab(call, k), to, i - slice.begin, tensor.load(lane, piece, i));
                 lane.pace(call.pace);
@@ -60,27 +60,18 @@ struct Twoshot {
         const Slice slice = slice_of(piece, call.world, call.rank);
         for (Index i = slice.begin + lane.first(); i < slice.end; i += lane.stride()) {
             const Index at = i - slice.begin;
-            const uint32_t world = lane.fresh(call.world), rank = lane.fresh(call.rank);
+            const Call &c = lane.fresh(call);
             const V own = tensor.load(lane, piece, i);
-            V x[kMaxW];
-            RDNAAR_UNROLL
-            for (uint32_t p = 0; p < uint32_t(kMaxW); p++)
-                if (p < world)
-                    x[p] = p == rank ? own
-                                     : lane.get(own_slab(call),
-                                                slot(call.layout.scatter, p, round), at);
-            Fold<V, T, kOp> fold;
-            fold.start(x[0], flip);
-            RDNAAR_UNROLL
-            for (uint32_t p = 1; p < uint32_t(kMaxW); p++)
-                if (p < world) fold.add(x[p], flip);
-            const V result = fold.finish(flip, divisor);
+            V peer[kMaxW - 1];
+            load_peers<Lane, kMaxW>(peer, c, [&](uint32_t source) {
+                return lane.get(own_slab(c), slot(c, c.layout.scatter, source, round), at);
+            });
+            const V result = fold_in_rank_order<T, kOp, kMaxW>(own, peer, c, flip, divisor);
             tensor.store(lane, piece, i, result);
             RDNAAR_UNROLL
             for (uint32_t k = 0; k < uint32_t(kMaxW) - 1; k++)
-                if (k + 1 < world)
-                    lane.put(peer_slab(call, k), slot(call.layout.gather, call.rank, round), at,
-                             result);
+                if (k + 1 < c.world)
+                    lane.put(peer_slab(c, k), slot(c, c.layout.gather, c.rank, round), at, result);
             lane.pace(call.pace);
         }
         publish(lane, call, kFlagGather, round);
@@ -90,7 +81,7 @@ struct Twoshot {
         for (uint32_t k = 0; k + 1 < call.world; k++) {
             const uint32_t owner = peer_at(call, k);
             const Slice slice = slice_of(piece, call.world, owner);
-            const uint64_t from = slot(call.layout.gather, owner, round);
+            const uint64_t from = slot(call, call.layout.gather, owner, round);
             for (Index i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
                 tensor.store(lane, piece, i,
                              lane.get(own_slab(call), from, i - slice.begin));
@@ -100,8 +91,8 @@ struct Twoshot {
     // False: aborted.
     RDNAAR_FN bool run() {
         if (!advance(lane, call, entry)) return false;
-        for (uint32_t ahead = 0; ahead <= call.pieces; ahead++) {
-            if (ahead < call.pieces) scatter(ahead);
+                for (uint32_t ahead = 0; ahead <= call.pieces; ahead++) {
+            if (ahead < call.pieces) scatter(tensor.piece(call, ahead), entry.round + ahead);
             if (ahead == 0) continue;
             const uint32_t index = ahead - 1;
             const Piece piece = tensor.piece(call, index);

@@ -9,12 +9,12 @@ namespace rdnaar {
 
 template <class Lane>
 RDNAAR_FN void note_late(Lane &lane, const Call &call, const Entry &entry, uint32_t phase,
-                         uint32_t peer, uint64_t waited_ms) {
+                         uint32_t peer, uint64_t waited_ticks) {
     LateLine *line = call.late_line;
     lane.store_record(&line->peer, int32_t(peer));
     lane.store_record(&line->phase, phase);
     lane.store_record(&line->call, entry.call);
-    lane.store_record(&line->waited_ms, waited_ms);
+    lane.store_record(&line->waited_ticks, waited_ticks);
     lane.store_record_release(&line->count, lane.fetch_add(&call.counters->late, 1u) + 1);
 }
 
@@ -48,7 +48,7 @@ RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t p
     const uint64_t waited = now - start;
     if (reason == 0) {
         if (waited > call.late_ticks && lane.elect(last_peer_plus_1 != 0))
-            note_late(lane, call, entry, phase, last_peer_plus_1 - 1, waited / call.ticks_per_ms);
+            note_late(lane, call, entry, phase, last_peer_plus_1 - 1, waited);
         return true;
     }
     // A lane speaks for what it has seen itself.
@@ -58,8 +58,7 @@ RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t p
     const int32_t peer = int32_t(reason == kPeerAborted ? word & 0xFF : last_peer_plus_1 - 1);
     if (seen)
         give_up(lane, call, entry,
-                Blame{reason, phase, peer, waited / call.ticks_per_ms,
-                      reason == kMismatch ? missing.seen : 0});
+                Blame{reason, phase, peer, waited, reason == kMismatch ? missing.seen : 0});
     return false;
 }
 

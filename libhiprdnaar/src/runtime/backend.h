@@ -10,6 +10,7 @@
 #include <string>
 
 #include "../protocol/call.h"
+#include "../protocol/probe.h"
 #include "error.h"
 
 namespace rdnaar::backend {
@@ -70,8 +71,10 @@ public:
     Counters *counters = nullptr;     // as the device sees it
     AbortLine *abort_line = nullptr;  // as the device sees it
     LateLine *late_line = nullptr;
+    ProbeLine *probe_line = nullptr;
     AbortLine *host_abort_line = nullptr;  // as the host sees it
     LateLine *host_late_line = nullptr;
+    ProbeLine *host_probe_line = nullptr;
 };
 std::shared_ptr<PrivateState> create_private_state(uint32_t device);
 
@@ -95,6 +98,9 @@ public:
     virtual bool drain(uint32_t timeout_ms) = 0;
 };
 std::unique_ptr<Sequencer> create_sequencer(uint32_t device);
+
+// Runs a probe to its end; microseconds are those of the device's work as a whole.
+double run_probe(uint32_t device, const ProbeCall &call, const Grid &grid, void *stream);
 
 // ---- Raw memory, streams, events -------------------------------------------------------------------
 void *allocate(uint32_t device, uint64_t nbytes);

@@ -8,6 +8,7 @@
 
 #include "build_info.h"
 #include "communicator.h"
+#include "probe.h"
 #include "self_test.h"
 #include "text.h"
 
@@ -143,6 +144,8 @@ uint32_t rdnaar_sizeof(uint32_t which) {
         case RDNAAR_STRUCT_SELF_TEST_REPORT: return sizeof(rdnaar_self_test_report);
         case RDNAAR_STRUCT_ABORT_RECORD: return sizeof(rdnaar_abort_record_t);
         case RDNAAR_STRUCT_LATE_RECORD: return sizeof(rdnaar_late_record_t);
+        case RDNAAR_STRUCT_PROBE_CONFIG: return sizeof(rdnaar_probe_config);
+        case RDNAAR_STRUCT_PROBE_RESULT: return sizeof(rdnaar_probe_result);
         default: return 0;
     }
 }
@@ -246,6 +249,16 @@ rdnaar_status rdnaar_self_test(rdnaar_comm *comm, const rdnaar_self_test_config 
         put_text(r.text, text);
         write_struct(report, room, r);
         if (r.wrong != 0) fail(RDNAAR_E_SELF_TEST, "%s", text);
+    });
+}
+
+rdnaar_status rdnaar_probe(rdnaar_comm *comm, const rdnaar_probe_config *config,
+                           rdnaar_probe_result *result, void *stream) {
+    return guarded(comm, [&] {
+        Communicator &c = require_comm(comm);
+        const uint32_t room = struct_room(result, "result");
+        const rdnaar_probe_config p = read_struct(config, "config", rdnaar_probe_config{});
+        write_struct(result, room, run_probe(c, p, stream));
     });
 }
 

@@ -13,7 +13,9 @@ constexpr uint32_t kDestroyWaitMs = 2000;  // for calls still queued, and again 
 }
 
 Communicator::Communicator(const rdnaar_config &config)
-    : settings_(make_settings(config)), device_(backend::resolve_device(config.device)) {
+    : settings_(make_settings(config)),
+      device_(backend::resolve_device(config.device)),
+      ticks_per_ms_(backend::ticks_per_ms(device_)) {
     const rdnaar_config &c = settings_.config;
     if (c.world > 1) {
         slab_ = backend::create_slab(device_, settings_.layout, c.transport);
@@ -26,10 +28,9 @@ Communicator::Communicator(const rdnaar_config &config)
     call_.abort_line = state_->abort_line;
     call_.late_line = state_->late_line;
     call_.layout = settings_.layout;
-    call_.ticks_per_ms = backend::ticks_per_ms(device_);
-    call_.timeout_ticks = c.timeout_ms * call_.ticks_per_ms;
-    call_.warmup_timeout_ticks = c.warmup_timeout_ms * call_.ticks_per_ms;
-    call_.late_ticks = c.late_ms * call_.ticks_per_ms;
+    call_.timeout_ticks = c.timeout_ms * ticks_per_ms_;
+    call_.warmup_timeout_ticks = c.warmup_timeout_ms * ticks_per_ms_;
+    call_.late_ticks = c.late_ms * ticks_per_ms_;
     call_.rank = c.rank;
     call_.world = c.world;
     call_.pace = c.pace;
@@ -155,7 +156,7 @@ rdnaar_abort_record_t Communicator::abort_record() const {
     record.block = line.block;
     record.algo = line.algo;
     record.epoch = line.call;
-    record.waited_ms = line.waited_ms;
+    record.waited_ms = line.waited_ticks / ticks_per_ms_;
     record.expected = line.expected;
     record.seen = line.seen;
     return record;
@@ -169,7 +170,7 @@ rdnaar_late_record_t Communicator::late_record() const {
     record.peer = __atomic_load_n(&line.peer, __ATOMIC_RELAXED);
     record.phase = __atomic_load_n(&line.phase, __ATOMIC_RELAXED);
     record.epoch = __atomic_load_n(&line.call, __ATOMIC_RELAXED);
-    record.waited_ms = __atomic_load_n(&line.waited_ms, __ATOMIC_RELAXED);
+    record.waited_ms = __atomic_load_n(&line.waited_ticks, __ATOMIC_RELAXED) / ticks_per_ms_;
     return record;
 }
 

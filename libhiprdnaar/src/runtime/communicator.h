@@ -29,14 +29,21 @@ public:
     uint32_t device() const { return device_; }
     bool aborted() const;
 
+    // Fails unless the buffers of all ranks are registered.
+    void check_ready() const;
+    unsigned char *slab(uint32_t rank) const {
+        const rdnaar_config &c = settings_.config;
+        return call_.slab[(rank + c.world - c.rank) % c.world];
+    }
+    backend::PrivateState &state() const { return *state_; }
+
     void note_error(const std::string &text);
     std::string last_error() const;
 
 private:
-    void check_ready() const;
-
     const Settings settings_;
     const uint32_t device_;
+    const uint64_t ticks_per_ms_;
     std::shared_ptr<backend::Slab> slab_;
     std::shared_ptr<backend::PrivateState> state_;
     std::unique_ptr<backend::Sequencer> sequencer_;
