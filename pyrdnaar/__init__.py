@@ -32,7 +32,7 @@ from .errors import (
     Unsupported,
 )
 from .exchange import Exchange, MpiExchange, PipeExchange, TcpExchange, ThreadExchange
-from .memory import DeviceBuffer, Event, Stream
+from .memory import DeviceBuffer, Event, Graph, Stream
 from .ranks import run_ranks, run_threads
 from .records import (
     AbortRecord,
@@ -58,6 +58,7 @@ __all__ = [
     "Event",
     "Exchange",
     "ExchangeError",
+    "Graph",
     "InvalidArgument",
     "LateRecord",
     "Library",

@@ -367,6 +367,14 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("rdnaar_event_elapsed_us", c_int32, [c_void_p, c_void_p, POINTER(c_double)]),
     # rdnaar_status rdnaar_event_destroy(void *event);
     Function("rdnaar_event_destroy", c_int32, [c_void_p]),
+    # rdnaar_status rdnaar_graph_begin(void *stream);
+    Function("rdnaar_graph_begin", c_int32, [c_void_p]),
+    # rdnaar_status rdnaar_graph_end(void *stream, void **graph);
+    Function("rdnaar_graph_end", c_int32, [c_void_p, POINTER(c_void_p)]),
+    # rdnaar_status rdnaar_graph_launch(void *graph, void *stream);
+    Function("rdnaar_graph_launch", c_int32, [c_void_p, c_void_p]),
+    # rdnaar_status rdnaar_graph_destroy(void *graph);
+    Function("rdnaar_graph_destroy", c_int32, [c_void_p]),
 )
 
 

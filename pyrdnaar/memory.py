@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import byref, c_void_p
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -98,9 +100,45 @@ class Stream(_Handle):
         self._library.check(self._library.c.rdnaar_stream_sync(self._open()))
         del self._kept[:kept]
 
+    @contextmanager
+    def capture(self) -> Iterator[Graph]:
+        """Record what the stream is given in the block, instead of running it."""
+        graph, handle = Graph(self._library), c_void_p()
+        self._library.check(self._library.c.rdnaar_graph_begin(self._open()))
+        try:
+            yield graph
+        except BaseException:
+            # The recording may be of no use, but it has to end for the stream to be used again.
+            self._library.c.rdnaar_graph_end(self._open(), byref(handle))
+            self._library.c.rdnaar_graph_destroy(handle)
+            raise
+        self._library.check(self._library.c.rdnaar_graph_end(self._open(), byref(handle)))
+        graph._value = handle.value
+
     def close(self) -> None:
         super().close()  # the library finishes the stream's work first
         self._kept.clear()
+
+
+class Graph(_Handle):
+    """Work recorded from a stream, to be launched as often as you like.
+
+        with stream.capture() as graph:
+            comm.all_reduce_ptr(..., stream=stream)
+        graph.launch(stream)
+
+    Communicators and buffers must outlive the graph; each launch reads the buffers anew.
+    """
+
+    _release = "rdnaar_graph_destroy"
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._value: int | None = None  # until the recording has ended
+
+    def launch(self, stream: Stream) -> None:
+        """Run the recorded work behind what `stream` has been given."""
+        self._library.check(self._library.c.rdnaar_graph_launch(self._open(), stream.handle))
 
 
 class Event(_Handle):

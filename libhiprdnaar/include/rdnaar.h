@@ -481,6 +481,18 @@ RDNAAR_API rdnaar_status rdnaar_event_sync(void *event); /* waits until it was p
 RDNAAR_API rdnaar_status rdnaar_event_elapsed_us(void *start, void *stop, double *microseconds);
 RDNAAR_API rdnaar_status rdnaar_event_destroy(void *event); /* NULL is fine */
 
+/*
+ * A graph: what a stream is given between begin and end is recorded instead of run, and then run as
+ * often as the graph is launched, in the order of the stream that it is launched on. Calls of
+ * rdnaar_all_reduce() and copies can be recorded, on one stream and from one thread; each launch reads
+ * the buffers anew. Communicators and buffers must outlive the graph. An end after a failed call
+ * may fail: the stream is usable again all the same.
+ */
+RDNAAR_API rdnaar_status rdnaar_graph_begin(void *stream);
+RDNAAR_API rdnaar_status rdnaar_graph_end(void *stream, void **graph);
+RDNAAR_API rdnaar_status rdnaar_graph_launch(void *graph, void *stream);
+RDNAAR_API rdnaar_status rdnaar_graph_destroy(void *graph); /* NULL is fine */
+
 #ifdef __cplusplus
 }
 #endif

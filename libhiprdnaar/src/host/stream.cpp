@@ -55,6 +55,11 @@ Live<HostStream> &streams() {
     return *live;
 }
 
+Live<HostGraph> &graphs() {
+    static Live<HostGraph> *const live = new Live<HostGraph>;
+    return *live;
+}
+
 Live<HostEvent> &events() {
     static Live<HostEvent> *const live = new Live<HostEvent>;
     return *live;
@@ -95,6 +100,10 @@ HostStream::~HostStream() {
 
 void HostStream::push(const Job &job) {
     std::unique_lock<std::mutex> lock(mutex_);
+    if (recording_) {
+        recorded_.push_back(job);
+        return;
+    }
     changed_.wait(lock, [&] { return pushed_ - done_ < kCapacity; });
     ring_[pushed_++ % kCapacity] = job;
     lock.unlock();
@@ -105,6 +114,24 @@ void HostStream::sync() {
     std::unique_lock<std::mutex> lock(mutex_);
     const uint64_t goal = pushed_;
     changed_.wait(lock, [&] { return done_ >= goal; });
+}
+
+void HostStream::begin_recording() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (recording_) fail(RDNAAR_E_STATE, "the stream is being recorded already");
+    recording_ = true;
+}
+
+std::vector<Job> HostStream::end_recording() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!recording_) fail(RDNAAR_E_STATE, "the stream is not being recorded");
+    recording_ = false;
+    return std::move(recorded_);
+}
+
+bool HostStream::recording() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return recording_;
 }
 
 void HostStream::work() {
@@ -165,7 +192,7 @@ void HostSequencer::submit(const backend::Launch &launch, void *stream) {
     job.launch = launch;
     job.sequencer = this;
     const std::lock_guard<std::mutex> lock(submit_mutex_);
-    job.ticket = next_++;
+    if (!to.recording()) job.ticket = next_++;  // a recorded call gets one each time it is launched
     to.push(job);
 }
 
@@ -233,7 +260,11 @@ void *create_stream(uint32_t) {
 }
 
 void sync_stream(void *stream) {
-    if (stream != nullptr) stream_of(stream).sync();  // work on NULL is done already
+    if (stream == nullptr) return;  // its work is done already
+    HostStream &s = stream_of(stream);
+    if (s.recording())
+        fail(RDNAAR_E_STATE, "the stream is being recorded: it cannot be waited for");
+    s.sync();
 }
 
 void destroy_stream(void *stream) {
@@ -255,6 +286,7 @@ void record_event(void *event, void *stream) {
         return;
     }
     HostStream &to = stream_of(stream);
+    if (to.recording()) fail(RDNAAR_E_STATE, "events cannot be recorded into a graph");
     Job job{};
     job.kind = Job::kEvent;
     job.event = &e;
@@ -275,6 +307,30 @@ void destroy_event(void *event) {
     if (!events().remove(event))
         fail(RDNAAR_E_INVALID_ARGUMENT, "%p is not a live event of this library", event);
     delete static_cast<HostEvent *>(event);
+}
+
+void begin_graph(void *stream) { stream_of(stream).begin_recording(); }
+
+void *end_graph(void *stream) {
+    HostGraph *graph = new HostGraph{stream_of(stream).end_recording()};
+    graphs().add(graph);
+    return graph;
+}
+
+void launch_graph(void *graph, void *stream) {
+    for (const Job &job : graphs().get(graph, "graph").jobs) {
+        if (job.kind == Job::kCall) {
+            job.sequencer->submit(job.launch, stream);
+        } else {
+            copy(job.dst, job.src, job.nbytes, stream);
+        }
+    }
+}
+
+void destroy_graph(void *graph) {
+    if (!graphs().remove(graph))
+        fail(RDNAAR_E_INVALID_ARGUMENT, "%p is not a live graph of this library", graph);
+    delete static_cast<HostGraph *>(graph);
 }
 
 }  // namespace rdnaar::backend

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "../runtime/backend.h"
 
@@ -40,6 +41,11 @@ public:
     void push(const Job &job);  // waits while the queue is full
     void sync();
 
+    // Between the two, push() records.
+    void begin_recording();
+    std::vector<Job> end_recording();
+    bool recording();
+
 private:
     void work();
 
@@ -48,8 +54,13 @@ private:
     std::condition_variable changed_;
     std::unique_ptr<Job[]> ring_{new Job[kCapacity]};
     uint64_t pushed_ = 0, done_ = 0;
-    bool closing_ = false;
+    bool closing_ = false, recording_ = false;
+    std::vector<Job> recorded_;
     std::thread worker_;
+};
+
+struct HostGraph {
+    std::vector<Job> jobs;
 };
 
 // Times are taken when the stream passes the mark.

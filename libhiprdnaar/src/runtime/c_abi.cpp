@@ -366,4 +366,33 @@ rdnaar_status rdnaar_event_destroy(void *event) {
     });
 }
 
+rdnaar_status rdnaar_graph_begin(void *stream) {
+    return guarded(nullptr, [&] {
+        if (stream == nullptr)
+            fail(RDNAAR_E_INVALID_ARGUMENT, "stream is NULL, which cannot be recorded");
+        backend::begin_graph(stream);
+    });
+}
+
+rdnaar_status rdnaar_graph_end(void *stream, void **graph) {
+    return guarded(nullptr, [&] {
+        require(graph, "graph") = nullptr;
+        if (stream == nullptr) fail(RDNAAR_E_INVALID_ARGUMENT, "stream is NULL");
+        *graph = backend::end_graph(stream);
+    });
+}
+
+rdnaar_status rdnaar_graph_launch(void *graph, void *stream) {
+    return guarded(nullptr, [&] {
+        if (graph == nullptr) fail(RDNAAR_E_INVALID_ARGUMENT, "graph is NULL");
+        backend::launch_graph(graph, stream);
+    });
+}
+
+rdnaar_status rdnaar_graph_destroy(void *graph) {
+    return guarded(nullptr, [&] {
+        if (graph != nullptr) backend::destroy_graph(graph);
+    });
+}
+
 }  // extern "C"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that needs GPUs, in one run with one log: builds the library, runs the tests of the
+# collective on it, the self test, the probe, the benchmark, and NVIDIA's checkers where they are.
+#
+#   tools/gpu_suite.sh cuda|hip LOG_DIR
+#
+# Ends with 0 only if every step did. Python needs numpy, click, ml_dtypes, pytest and hypothesis.
+set -u
+backend=${1:?cuda or hip} out=${2:?folder for the logs}
+cd "$(dirname "$0")/.."
+mkdir -p "$out"
+export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 RDNAAR_TEST_BACKEND=$backend
+python=${PYTHON:-python3}
+failed=()
+
+step() {  # step NAME SECONDS COMMAND...: a bounded step with a log of its own
+    local name=$1 seconds=$2 start=$SECONDS
+    shift 2
+    if timeout -k 10 "$seconds" "$@" > "$out/$name.log" 2>&1; then
+        echo "ok      $name ($((SECONDS - start)) s)"
+    else
+        echo "FAILED  $name (status $?, $((SECONDS - start)) s), the end of its log:"
+        tail -n 25 "$out/$name.log" | cut -c1-400
+        failed+=("$name")
+    fi
+}
+
+if [ "$backend" = cuda ]; then
+    gpus=$(nvidia-smi -L | grep -c '^GPU')
+    nvidia-smi --query-gpu=name,driver_version,pci.bus_id --format=csv,noheader
+else
+    gpus=$(find /sys/class/kfd/kfd/topology/nodes -name properties -exec grep -l '^simd_count [1-9]' {} + | wc -l)
+fi
+echo "$gpus GPUs, $(date -u +%F)"
+tests="$python -m pytest -q -p no:cacheprovider --durations=10"
+ranks=$((gpus > 1 ? gpus : 2))
+
+step build 400 make "$backend"
+step info 60 $python -m pyrdnaar info
+# Ranks as threads, dealt over the GPUs there are; on one GPU they share it.
+step tests 420 $tests tests/collective
+step selftest 120 $python -m pyrdnaar selftest -n "$ranks" --backend "$backend"
+step probe 120 $python -m pyrdnaar probe -n "$ranks" --backend "$backend"
+step bench 200 $python -m pyrdnaar bench -n "$ranks" --backend "$backend" -d bf16 -e 64M
+if [ "$gpus" -gt 1 ]; then
+    RDNAAR_TRANSPORT=host step transport-host 200 $tests tests/collective -k 'ops or numbers or order'
+fi
+if command -v compute-sanitizer > /dev/null; then
+    step memcheck 300 compute-sanitizer --tool memcheck --error-exitcode 9 \
+        $tests tests/collective -k 'test_operations and 2'
+    step racecheck 300 compute-sanitizer --tool racecheck --error-exitcode 9 \
+        $tests tests/collective -k 'test_operations and 2'
+fi
+
+for log in info selftest probe bench; do
+    echo "---- $log"
+    cat "$out/$log.log" 2> /dev/null
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "failed: ${failed[*]}"
+    exit 1
+fi
+echo "all steps passed"
