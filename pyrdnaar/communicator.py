@@ -89,6 +89,8 @@ class Communicator:
         # enumerators, which are C ints by default.
         self._handle = c_void_p.from_param(started.comm)
         self._call: Callable[..., int] = self.library.c["rdnaar_all_reduce"]
+        if self.library.backend != "host":
+            self._call = _not_on_a_device
 
     # ---- Reducing ------------------------------------------------------------------------------
 
@@ -138,6 +140,8 @@ class Communicator:
         return self._all_reduce(x, out, op, algo, stream)
 
     def _all_reduce(self, x: Any, out: Any, op: str, algo: str, stream: Stream | int) -> Array:
+        if self._call is _not_on_a_device:
+            self._call()
         source = reducible("x", x)
         # order "K" gives a dense array the same strides.
         result = np.empty_like(source) if out is None else out
@@ -202,6 +206,8 @@ class Communicator:
         Each call of the returned function reduces the present contents of `x` into the same
         output, which it returns. It holds references to both arrays; they must not be resized.
         """
+        if self._call is _not_on_a_device:
+            self._call()
         source = reducible("x", x)
         result = np.empty_like(source) if out is None else out
         target = writable_like(result, source)
@@ -403,6 +409,13 @@ class Communicator:
     def __repr__(self) -> str:
         state = "closed" if self.closed else self.library.backend
         return f"<Communicator rank {self.rank} of {self.world_size}, {state}>"
+
+
+def _not_on_a_device(*_: object) -> int:
+    raise InvalidArgument(
+        "numpy arrays lie in host memory, which this library's device does not reduce: pass device "
+        "pointers to all_reduce_ptr() (see pyrdnaar.DeviceBuffer)"
+    )
 
 
 def _closed(*_: object) -> int:

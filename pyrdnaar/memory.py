@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ctypes import byref, c_void_p
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,10 +19,13 @@ import numpy as np
 
 from ._library import Library
 from .arrays import Array
+from .dtypes import DTYPES
 from .errors import InvalidArgument, StateError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from .communicator import Communicator
 
 
 class _Handle:
@@ -212,6 +215,37 @@ class DeviceBuffer(_Handle):
         handle = stream.handle if stream else None
         self._library.check(self._library.c.rdnaar_copy(target, source, nbytes, handle))
         self._library.check(self._library.c.rdnaar_stream_sync(handle))
+
+
+class Staged:
+    """Reduces numpy arrays on any backend, through buffers of the device: for checks, not speed."""
+
+    def __init__(self, comm: Communicator, nbytes: int) -> None:
+        """For arrays of up to `nbytes` bytes."""
+        self._comm = comm
+        with ExitStack() as stack:
+            self._stream = stack.enter_context(comm.stream())
+            self._in = stack.enter_context(DeviceBuffer(comm.library, nbytes, comm.device))
+            self._out = stack.enter_context(DeviceBuffer(comm.library, nbytes, comm.device))
+            self._resources = stack.pop_all()
+
+    def all_reduce(self, x: Array, out: Array, op: str = "sum", algo: str = "auto") -> None:
+        dtype = next(name for name, kind in DTYPES.items() if kind.numpy == x.dtype)
+        self._in.write(x, stream=self._stream)
+        self._out.write(out, stream=self._stream)
+        self._comm.all_reduce_ptr(
+            self._in.ptr, self._out.ptr, x.size, dtype, op, algo, self._stream
+        )
+        self._out.read(out, stream=self._stream)
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _require_contiguous(name: str, x: Array) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Everything that needs GPUs, in one run with one log: builds the library, runs the tests of the
-# collective on it, the self test, the probe, the benchmark, and NVIDIA's checkers where they are.
+# collective on it, the demo, the self test, the probe, and NVIDIA's checkers where they are.
 #
 #   tools/gpu_suite.sh cuda|hip LOG_DIR
 #
@@ -42,7 +42,7 @@ step info 60 $python -m pyrdnaar info
 step tests 420 $tests tests/collective
 step selftest 120 $python -m pyrdnaar selftest -n "$ranks" --backend "$backend"
 step probe 120 $python -m pyrdnaar probe -n "$ranks" --backend "$backend"
-step bench 200 $python -m pyrdnaar bench -n "$ranks" --backend "$backend" -d bf16 -e 64M
+step demo 120 $python -m pyrdnaar demo -n "$ranks" --backend "$backend"
 if [ "$gpus" -gt 1 ]; then
     RDNAAR_TRANSPORT=host step transport-host 200 $tests tests/collective -k 'ops or numbers or order'
 fi
@@ -53,7 +53,7 @@ if command -v compute-sanitizer > /dev/null; then
         $tests tests/collective -k 'test_operations and 2'
 fi
 
-for log in info selftest probe bench; do
+for log in info demo selftest probe; do
     echo "---- $log"
     cat "$out/$log.log" 2> /dev/null
 done

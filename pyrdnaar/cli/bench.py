@@ -157,6 +157,11 @@ def _work(
     rank, world_size = exchange.rank, exchange.world_size
     with ExitStack() as stack:
         comm = stack.enter_context(Communicator(rank, world_size, exchange, backend, config=config))
+        if comm.library.backend != "host":
+            raise click.UsageError(
+                f"bench measures numpy arrays, which the {comm.library.backend} library does not "
+                "reduce: --backend host"
+            )
         providers: list[Provider] = [Method(comm, algo), Prepared(comm, algo)]
         for name in peers:
             provider = peer(name, exchange)

@@ -115,10 +115,6 @@ void sync_event(void *event);
 double elapsed_us(void *start, void *stop);
 void destroy_event(void *event);
 void begin_graph(void *stream);
-void *end_graph(void *stream);
-void launch_graph(void *graph, void *stream);
-void destroy_graph(void *graph);
-void begin_graph(void *stream);
 void *end_graph(void *stream);  // instantiated
 void launch_graph(void *graph, void *stream);
 void destroy_graph(void *graph);
