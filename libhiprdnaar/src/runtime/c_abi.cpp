@@ -173,6 +173,10 @@ rdnaar_status rdnaar_device_count(uint32_t *count) {
 rdnaar_status rdnaar_device_info(uint32_t index, rdnaar_device_info_t *info) {
     return guarded(nullptr, [&] {
         const uint32_t room = struct_room(info, "info");
+        const uint32_t count = backend::device_count();
+        if (index >= count)  // -1, the current device, would be an index of its own here
+            fail(RDNAAR_E_INVALID_ARGUMENT, "index is %u, but the number of devices is %u", index,
+                 count);
         rdnaar_device_info_t d{};
         backend::device_info(index, d);
         d.index = index;
