@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -48,9 +49,22 @@ threads_option = click.option(
     "--threads", is_flag=True, help="Ranks as threads of one process instead of processes."
 )
 
+
+def _json_path(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
+    """Refuse a place that cannot be written before there is a result to lose."""
+    if path in (None, "-"):
+        return path
+    target = Path(str(path))
+    place = target if target.exists() else target.parent
+    if target.is_dir() or not os.access(place, os.W_OK):
+        raise click.BadParameter(f"cannot write {path}")
+    return path
+
+
 json_option = click.option(
     "--json",
     "json_path",
+    callback=_json_path,
     metavar="[PATH]",
     is_flag=False,
     flag_value="-",
