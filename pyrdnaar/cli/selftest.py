@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -36,7 +36,9 @@ def selftest(
 ) -> None:
     """Prove every algorithm, type and operation on this machine."""
     ranks_of = group(ranks, 2, threads=threads)
-    reports = ranks_of.run(_work, backend, configuration(), end, seed)
+    config = configuration()
+    config = replace(config, max_bytes=max(config.max_bytes, end))
+    reports = ranks_of.run(_work, backend, config, end, seed)
     reason = reports[0]["reason"]
     data: dict[str, Any] = {"ok": not reason, "library": reports[0]["library"], "ranks": reports}
     if ranks_of.speaks and not write_json(json_path, data):

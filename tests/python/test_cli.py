@@ -209,6 +209,13 @@ def test_selftest(runner: CliRunner, tmp_path: Path) -> None:
     assert [report["wrong"] for report in data["ranks"]] == [0, 0]
 
 
+@pytest.mark.usefixtures("lib")
+def test_selftest_takes_messages_over_the_limit(runner: CliRunner) -> None:
+    args = ("selftest", "-e", "8K", "--threads", "--json")
+    report = _json(_run(runner, *args, RDNAAR_MAX_KB="4").stdout)
+    assert all(rank["cases"] > 0 for rank in report["ranks"])
+
+
 @pytest.fixture
 def lazy(shim: Callable[[str], Path]) -> Path:
     """A library that answers OK to every all-reduce and does nothing."""
