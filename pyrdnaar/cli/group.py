@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from .._abi import MAX_WORLD
 from ..exchange import Exchange, Launch, MpiExchange, TcpExchange, launched
 from ..ranks import run_ranks, run_threads
 
@@ -55,6 +56,10 @@ def group(ranks: int | None, default: int, *, threads: bool = False) -> Group:
     launch = launched(os.environ)
     if launch is None:
         return Group(ranks or default, "threads" if threads else "processes", None)
+    if launch.world_size > MAX_WORLD:
+        raise click.UsageError(
+            f"{launch.by} has started {launch.world_size} ranks, at most {MAX_WORLD} can be a group"
+        )
     if ranks not in (None, launch.world_size):
         raise click.UsageError(
             f"-n {ranks}, but {launch.by} has started {launch.world_size} ranks: leave -n out"

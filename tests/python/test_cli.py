@@ -367,6 +367,9 @@ def test_ranks_and_launcher_must_agree(runner: CliRunner) -> None:
     assert "-n 3, but torchrun has started 2 ranks" in result.stderr
     result = _run(runner, "demo", "--threads", exit_code=2, **environ)
     assert "torchrun has started ranks as processes" in result.stderr
+    # Nine ranks are never a group: said at once, not after they have waited for each other.
+    result = _run(runner, "demo", exit_code=2, RANK="0", WORLD_SIZE="9")
+    assert "torchrun has started 9 ranks, at most 8" in result.stderr
 
 
 def _mpiexec(job: dict[str, str], *args: str) -> str:
