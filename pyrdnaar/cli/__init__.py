@@ -7,6 +7,7 @@ usable hardware or library.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import click
@@ -30,6 +31,10 @@ class _Group(click.Group):
         except RdnaarError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # click's: the reader has seen enough
+            raise click.ClickException(str(error)) from None  # a full disk behind stdout, say
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -128,6 +128,16 @@ def test_json_that_cannot_be_written(runner: CliRunner, tmp_path: Path) -> None:
         assert result.stdout == ""  # found before the work, whose result would be lost
 
 
+def test_output_that_cannot_be_written(lib: pyrdnaar.Library) -> None:
+    command = [sys.executable, "-m", "pyrdnaar", "info"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert result.returncode == 1
+    assert result.stderr == "Error: [Errno 28] No space left on device\n"
+
+
 # ---- env ---------------------------------------------------------------------------------------
 
 
