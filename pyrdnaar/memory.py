@@ -8,6 +8,7 @@ Each object owns a handle of the library: use them with `with`, or call close().
 from __future__ import annotations
 
 import ctypes
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -39,6 +40,7 @@ class _Handle:
         handle = c_void_p()
         library.check(getattr(library.c, create)(*args, byref(handle)))
         self._value = handle.value
+        self._pid = os.getpid()
 
     def _open(self) -> int:
         if self._value is None:
@@ -48,7 +50,8 @@ class _Handle:
     def close(self) -> None:
         """Release the handle. Closing again does nothing."""
         value, self._value = self._value, None
-        if value is not None:
+        # A forked child has a copy of this object, but not the thread that a stream is.
+        if value is not None and self._pid == os.getpid():
             self._library.check(getattr(self._library.c, self._release)(value))
 
     def __del__(self) -> None:

@@ -66,3 +66,15 @@ def test_closed_handles_say_so(lib: pyrdnaar.Library, kind: type[Stream] | type[
 def test_a_forgotten_handle_warns(lib: pyrdnaar.Library) -> None:
     with pytest.warns(ResourceWarning, match="Event was not closed"):
         Event(lib)
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_stream(
+    lib: pyrdnaar.Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(lib)
+    handle = stream.handle
+    with monkeypatch.context() as child:
+        # What a child of fork() has: a copy of the object, in a process with another id.
+        child.setattr("os.getpid", lambda: -1)
+        stream.close()
+    lib.check(lib.c.rdnaar_stream_destroy(handle))  # it is still there
