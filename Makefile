@@ -56,11 +56,19 @@ COMMON := -std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffp-
 # A library without sanitizers brings its own C++ runtime, so that it loads anywhere.
 LINK_RUNTIME := $(if $(SANITIZE),,-static-libstdc++ -static-libgcc)
 
+ifneq ($(VARIANT),)
+ifneq ($(filter demo test,$(MAKECMDGOALS)),)
+$(error demo and test use the default build: leave DEBUG, ASAN, UBSAN and TSAN out, or make test-sanitize)
+endif
+endif
+
+ifneq ($(filter-out help clean,$(or $(MAKECMDGOALS),all)),)
 ifeq ($(shell command -v $(CXX)),)
 $(error $(CXX) is missing: on Debian, apt install g++, or name another compiler by CXX=)
 endif
 ifeq ($(shell command -v $(PYTHON)),)
 $(error $(PYTHON) is missing: on Debian, apt install python3 python3-venv)
+endif
 endif
 DIGEST := $(shell $(PYTHON) tools/source_digest.py libhiprdnaar)
 REVISION := $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
