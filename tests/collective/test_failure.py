@@ -205,6 +205,52 @@ def test_abort_reaches_the_peers() -> None:
     pyrdnaar.run_threads(_user_abort, 4, timeout=60)
 
 
+def _told(exchange: pyrdnaar.Exchange) -> None:
+    """Rank 0 does not come; rank 2 comes a second after rank 1, and both give up at the same time."""
+    with Rank(exchange, 4096, timeout_ms=2000, warmup_timeout_ms=2000) as rank:
+        if rank.rank > 0:
+            time.sleep(rank.rank - 1)
+            start = time.monotonic()
+            rank.comm.all_reduce_ptr(
+                rank.input.ptr, rank.output.ptr, 64, "fp32", stream=rank.stream
+            )
+            rank.stream.sync()
+            took = time.monotonic() - start
+            record = rank.comm.abort_record()
+            assert record is not None
+            if rank.rank == 2:
+                assert (record.reason, record.peer) == ("peer_aborted", 1)
+                assert took < 1.7, took
+        exchange.all_gather(b"")
+
+
+def test_timeout_reaches_the_peers() -> None:
+    pyrdnaar.run_threads(_told, 3, timeout=60)
+
+
+def _aborted_before(exchange: pyrdnaar.Exchange, algo: str) -> None:
+    """Rank 0 gives up in a call for which it has sent all its data."""
+    with Rank(exchange, 4096) as rank:
+        if rank.rank == 1:
+            exchange.all_gather(b"")
+            rank.input.write(np.ones(64, np.float32), stream=rank.stream)
+        rank.comm.all_reduce_ptr(
+            rank.input.ptr, rank.output.ptr, 64, "fp32", algo=algo, stream=rank.stream
+        )
+        if rank.rank == 0:
+            time.sleep(0.2)
+            rank.comm.abort("had enough")
+            exchange.all_gather(b"")
+        rank.stream.sync()
+        assert np.isnan(rank.output.read(np.zeros(64, np.float32), stream=rank.stream)).all()
+        exchange.all_gather(b"")
+
+
+@pytest.mark.parametrize("algo", ALGOS)
+def test_no_call_completes_after_an_abort(algo: str) -> None:
+    pyrdnaar.run_threads(_aborted_before, 2, algo, timeout=60)
+
+
 def _again(exchange: pyrdnaar.Exchange) -> None:
     """The ranks of a dead communicator make a new one."""
     with Rank(exchange, 4096, timeout_ms=200, warmup_timeout_ms=200) as rank:
