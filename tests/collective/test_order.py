@@ -135,6 +135,29 @@ def test_two_threads_on_one_communicator() -> None:
     pyrdnaar.run_threads(_two_threads, 2, timeout=120)
 
 
+def _two_threads_one_stream(exchange: pyrdnaar.Exchange) -> None:
+    """A call gets its place in the order and in the stream in one step, or the stream stops."""
+    with Rank(exchange, 64) as rank:
+        data = rank.input.ptr
+        rank.input.write(np.ones(1, np.float32), stream=rank.stream)
+
+        def work() -> None:
+            for _ in range(3000):
+                rank.comm.all_reduce_ptr(data, data, 1, "fp32", "max", stream=rank.stream)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        rank.comm.check()
+        assert rank.input.read(np.zeros(1, np.float32), stream=rank.stream)[0] == 1
+
+
+def test_two_threads_on_one_stream() -> None:
+    pyrdnaar.run_threads(_two_threads_one_stream, 2, timeout=60)
+
+
 def _many_groups(exchange: pyrdnaar.Exchange, groups: int) -> None:
     ranks = [Rank(exchange, 4096) for _ in range(groups)]
     try:
