@@ -15,6 +15,12 @@ namespace rdnaar {
 
 namespace {
 
+#if RDNAAR_TSAN  // takes a wait on the steady clock for one that never gave up the lock
+using BoundClock = std::chrono::system_clock;
+#else
+using BoundClock = std::chrono::steady_clock;  // nobody sets it
+#endif
+
 // Threads of the library take no signals: those are for the program's own threads.
 template <class Body>
 std::thread quiet_thread(Body body) {
@@ -203,9 +209,11 @@ void HostSequencer::run(const backend::Launch &launch, uint64_t ticket) {
     // A waiter counts itself before it looks at served_; this stores served_ before it looks for
     // waiters: in sequentially consistent order one of the two sees the other.
     __atomic_store_n(&served_, ticket + 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&waiting_, __ATOMIC_SEQ_CST) == 0) return;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    changed_.notify_all();
+    if (__atomic_load_n(&waiting_, __ATOMIC_SEQ_CST) != 0) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        changed_.notify_all();
+    }
+    __atomic_fetch_add(&left_, 1u, __ATOMIC_RELEASE);  // the last touch: see drain()
 }
 
 void HostSequencer::wait_turn(uint64_t ticket) {
@@ -222,10 +230,13 @@ bool HostSequencer::drain(uint32_t timeout_ms) {
     submit_lock.unlock();
     std::unique_lock<std::mutex> lock(mutex_);
     __atomic_fetch_add(&waiting_, 1u, __ATOMIC_SEQ_CST);
-    const bool done = changed_.wait_until(
-        lock, std::chrono::system_clock::now() + std::chrono::milliseconds(timeout_ms),
-        [&] { return __atomic_load_n(&served_, __ATOMIC_SEQ_CST) == goal; });
+    const bool done =
+        changed_.wait_until(lock, BoundClock::now() + std::chrono::milliseconds(timeout_ms),
+                            [&] { return __atomic_load_n(&served_, __ATOMIC_SEQ_CST) == goal; });
     __atomic_fetch_sub(&waiting_, 1u, __ATOMIC_SEQ_CST);
+    lock.unlock();
+    // The caller may free this object next: the threads that ran the calls must have let go of it.
+    while (done && __atomic_load_n(&left_, __ATOMIC_ACQUIRE) != goal) sched_yield();
     return done;
 }
 

@@ -93,6 +93,7 @@ private:
     std::condition_variable changed_;
     uint64_t served_ = 0;   // calls that have ended; atomic, changed under mutex_ if waited for
     uint32_t waiting_ = 0;  // atomic
+    uint64_t left_ = 0;     // calls after which this object is not touched any more; atomic
 };
 
 // Polls before a waiting rank lends its processor: many when every rank can have one, few when they
