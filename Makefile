@@ -142,7 +142,7 @@ $(IN_VENV)/python:
 	@echo "  VENV  $(VENV)"
 	$(Q)$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml setup.py $(IN_VENV)/python $(HOST_LIB)
+$(VENV)/installed: pyproject.toml setup.py $(IN_VENV)/python | $(HOST_LIB)
 	@echo "  PIP   pyrdnaar"
 	$(Q)$(IN_VENV)/pip install --quiet --disable-pip-version-check -e . && touch $@
 
@@ -176,6 +176,8 @@ test-sanitize: $(VENV)/installed-test ## the tests of the collective under ASan,
 	$(Q)tests/sanitize.sh build/host-$(notdir $(CXX))-asan-ubsan "asan ubsan" $(IN_VENV)/pytest
 	$(Q)$(MAKE) host TSAN=1
 	$(Q)tests/sanitize.sh build/host-$(notdir $(CXX))-tsan tsan $(IN_VENV)/pytest
+
+include mk/device.mk
 
 clean: ## remove everything that was built
 	rm -rf build .venv

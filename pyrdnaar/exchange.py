@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from . import rendezvous
-from .errors import ExchangeError
+from .errors import ConfigError, ExchangeError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -227,7 +227,7 @@ class TcpExchange(_SocketExchange):
         launch = launched(environ)
         if launch is None:
             names = " or ".join(f"{rank} and {size}" for rank, size, _ in LAUNCHERS)
-            raise ExchangeError(f"no launcher's variables are set: {names}")
+            raise ConfigError(f"no launcher's variables are set: {names}")
         sockets = rendezvous.meet(launch.rank, launch.world_size, environ, timeout)
         return cls(launch.rank, launch.world_size, sockets, timeout)
 
@@ -256,7 +256,7 @@ def launched(environ: Mapping[str, str]) -> Launch | None:
             except ValueError:
                 rank, size = -1, 0
             if not 0 <= rank < size:
-                raise ExchangeError(
+                raise ConfigError(
                     f"{rank_name}={environ[rank_name]!r} and {size_name}={environ[size_name]!r} "
                     "are not a rank and a world size"
                 )

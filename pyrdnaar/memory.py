@@ -34,13 +34,15 @@ class _Handle:
 
     _release: ClassVar[str]
 
-    def __init__(self, library: Library, create: str, *args: Any) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
         self._value: int | None = None
-        handle = c_void_p()
-        library.check(getattr(library.c, create)(*args, byref(handle)))
-        self._value = handle.value
         self._pid = os.getpid()
+
+    def _create(self, function: str, *args: Any) -> None:
+        handle = c_void_p()
+        self._library.check(getattr(self._library.c, function)(*args, byref(handle)))
+        self._value = handle.value
 
     def _open(self) -> int:
         if self._value is None:
@@ -86,7 +88,8 @@ class Stream(_Handle):
     _release = "rdnaar_stream_destroy"
 
     def __init__(self, library: Library, device: int = -1) -> None:
-        super().__init__(library, "rdnaar_stream_create", device)
+        super().__init__(library)
+        self._create("rdnaar_stream_create", device)
         self._kept: list[Any] = []
 
     @property
@@ -109,17 +112,17 @@ class Stream(_Handle):
     @contextmanager
     def capture(self) -> Iterator[Graph]:
         """Record what the stream is given in the block, instead of running it."""
-        graph, handle = Graph(self._library), c_void_p()
+        graph = Graph(self._library)  # has its handle once the recording has ended
         self._library.check(self._library.c.rdnaar_graph_begin(self._open()))
         try:
             yield graph
         except BaseException:
             # The recording may be of no use, but it has to end for the stream to be used again.
+            handle = c_void_p()
             self._library.c.rdnaar_graph_end(self._open(), byref(handle))
             self._library.c.rdnaar_graph_destroy(handle)
             raise
-        self._library.check(self._library.c.rdnaar_graph_end(self._open(), byref(handle)))
-        graph._value = handle.value
+        graph._create("rdnaar_graph_end", self._open())
 
     def close(self) -> None:
         super().close()  # the library finishes the stream's work first
@@ -138,10 +141,6 @@ class Graph(_Handle):
 
     _release = "rdnaar_graph_destroy"
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
-        self._value: int | None = None  # until the recording has ended
-
     def launch(self, stream: Stream) -> None:
         """Run the recorded work behind what `stream` has been given."""
         self._library.check(self._library.c.rdnaar_graph_launch(self._open(), stream.handle))
@@ -153,7 +152,8 @@ class Event(_Handle):
     _release = "rdnaar_event_destroy"
 
     def __init__(self, library: Library, device: int = -1) -> None:
-        super().__init__(library, "rdnaar_event_create", device)
+        super().__init__(library)
+        self._create("rdnaar_event_create", device)
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the point behind the work that `stream` has been given so far."""
@@ -184,7 +184,8 @@ class DeviceBuffer(_Handle):
     def __init__(self, library: Library, nbytes: int, device: int = -1) -> None:
         if nbytes < 1:
             raise InvalidArgument(f"nbytes = {nbytes} is not at least 1")
-        super().__init__(library, "rdnaar_malloc", device, nbytes)
+        super().__init__(library)
+        self._create("rdnaar_malloc", device, nbytes)
         self.nbytes = nbytes
 
     @property

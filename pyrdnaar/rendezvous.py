@@ -38,7 +38,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .config import setting
-from .errors import ExchangeError
+from .errors import ConfigError, ExchangeError
 
 MAGIC = b"rdnaar1\0"
 NONCE_BYTES = 32
@@ -74,7 +74,7 @@ def _ports(environ: Mapping[str, str]) -> range:
     try:
         master = int(environ["MASTER_PORT"])
     except (KeyError, ValueError):
-        raise ExchangeError(
+        raise ConfigError(
             f"MASTER_PORT={environ.get('MASTER_PORT', '')!r} is not a port: set MASTER_PORT or "
             "RDNAAR_PORT to the same number in all ranks"
         ) from None

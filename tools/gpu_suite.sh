@@ -11,6 +11,9 @@ backend=${1:?cuda or hip} out=${2:?folder for the logs}
 cd "$(dirname "$0")/.."
 mkdir -p "$out"
 export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 RDNAAR_TEST_BACKEND=$backend
+# Ranks that are threads of one process need streams that run beside each other, and kernels that are
+# loaded before the first of them waits for a peer.
+export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER GPU_MAX_HW_QUEUES=16
 python=${PYTHON:-python3}
 failed=()
 
@@ -36,7 +39,7 @@ echo "$gpus GPUs, $(date -u +%F)"
 tests="$python -m pytest -q -p no:cacheprovider --durations=10"
 ranks=$((gpus > 1 ? gpus : 2))
 
-step build 400 make "$backend"
+step build 400 make -j8 "$backend"
 step info 60 $python -m pyrdnaar info
 # Ranks as threads, dealt over the GPUs there are; on one GPU they share it.
 step tests 420 $tests tests/collective

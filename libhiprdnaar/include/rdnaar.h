@@ -469,7 +469,10 @@ RDNAAR_API rdnaar_status rdnaar_free(void *ptr); /* NULL is fine */
 /* Stream-ordered copy between any two of host and device memory; the ranges must not overlap. */
 RDNAAR_API rdnaar_status rdnaar_copy(void *dst, const void *src, uint64_t nbytes, void *stream);
 
-/* A stream runs what it is given in order, beside the caller. */
+/*
+ * A stream runs what it is given in order, beside the caller. A stream of the host library holds 256
+ * calls: giving it more waits for room, so one thread cannot queue without end for several ranks.
+ */
 RDNAAR_API rdnaar_status rdnaar_stream_create(int32_t device, void **stream);
 RDNAAR_API rdnaar_status rdnaar_stream_sync(void *stream);    /* waits for all given so far */
 RDNAAR_API rdnaar_status rdnaar_stream_destroy(void *stream); /* after its work; NULL is fine */

@@ -29,9 +29,19 @@ GUARD_BYTES = 64
 GUARD = 0xA7
 
 
+# Ranks that share a GPU have to fit on it together: a rank whose blocks find no room because its
+# peers' blocks wait for them would never start.
+BLOCKS = 0 if BACKEND == "host" else 8
+
+
 def config(**changes: Any) -> pyrdnaar.Config:
     """Bounds that a loaded machine keeps but that do not hold up a failing test."""
-    settings: dict[str, Any] = {"timeout_ms": 60000, "warmup_timeout_ms": 60000, **changes}
+    settings: dict[str, Any] = {
+        "timeout_ms": 60000,
+        "warmup_timeout_ms": 60000,
+        "blocks": BLOCKS,
+        **changes,
+    }
     return dataclasses.replace(pyrdnaar.Config(), **settings)
 
 
@@ -49,6 +59,8 @@ class Rank:
         room = nbytes + 2 * GUARD_BYTES + 64
         self.input = pyrdnaar.DeviceBuffer(library, room, self.comm.device)
         self.output = pyrdnaar.DeviceBuffer(library, room, self.comm.device)
+        # Allocating may wait for the kernels of ranks on the same GPU, which would wait for us.
+        exchange.all_gather(b"allocated")
 
     def __enter__(self) -> Rank:
         return self

@@ -206,7 +206,7 @@ def test_abort_reaches_the_peers() -> None:
 
 
 def _told(exchange: pyrdnaar.Exchange) -> None:
-    """Rank 0 does not come; rank 2 comes a second after rank 1, and both give up at the same time."""
+    """Rank 0 does not come; rank 2 comes a second after rank 1; both give up together."""
     with Rank(exchange, 4096, timeout_ms=2000, warmup_timeout_ms=2000) as rank:
         if rank.rank > 0:
             time.sleep(rank.rank - 1)

@@ -109,8 +109,8 @@ def _two_threads(exchange: pyrdnaar.Exchange) -> None:
         def work(library: pyrdnaar.Library) -> None:
             try:
                 with (
-                    pyrdnaar.Stream(library) as stream,
-                    pyrdnaar.DeviceBuffer(library, 4096) as out,
+                    rank.comm.stream() as stream,
+                    pyrdnaar.DeviceBuffer(library, 4096, rank.comm.device) as out,
                 ):
                     for _ in range(50):
                         rank.comm.all_reduce_ptr(
@@ -227,7 +227,7 @@ def test_retained_results() -> None:
 def _device_results(exchange: pyrdnaar.Exchange) -> None:
     with Rank(exchange, 4096) as rank:
         library = rank.comm.library
-        outs = [pyrdnaar.DeviceBuffer(library, 4096) for _ in range(6)]
+        outs = [pyrdnaar.DeviceBuffer(library, 4096, rank.comm.device) for _ in range(6)]
         exchange.all_gather(b"")
         for turn, out in enumerate(outs):
             rank.input.write(np.full(500, turn, np.float32), stream=rank.stream)

@@ -213,7 +213,7 @@ def test_destroyed_peer_cannot_be_opened(lib: pyrdnaar.Library) -> None:
 
 
 EXPORTER = """
-import sys, time
+import fcntl, os, sys, time
 from ctypes import *
 from pyrdnaar import _abi, load
 lib = load("host")
@@ -224,6 +224,16 @@ comm = c_void_p()
 lib.check(lib.c.rdnaar_init(byref(config), byref(comm)))
 blob = create_string_buffer(512)
 lib.check(lib.c.rdnaar_export_buffers(comm, blob, 512), comm.value)
+if sys.argv[1:]:  # the blob names other memory of the same size
+    other = os.memfd_create("other", os.MFD_ALLOW_SEALING)
+    os.ftruncate(other, int.from_bytes(blob.raw[120:128], "little"))
+    if sys.argv[1] == "sealed":
+        fcntl.fcntl(other, fcntl.F_ADD_SEALS, 7)
+    raw = blob.raw[:156] + other.to_bytes(4, "little") + blob.raw[160:504]
+    checksum = 0xCBF29CE484222325
+    for byte in raw:
+        checksum = (checksum ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    blob.raw = raw + checksum.to_bytes(8, "little")
 sys.stdout.write(blob.raw.hex() + "\\n")
 sys.stdout.flush()
 time.sleep(60)
@@ -235,10 +245,9 @@ def files_of_ours() -> list[Path]:
     return [p for folder in ("/dev/shm", "/tmp") for p in Path(folder).glob("*rdnaar*")]
 
 
-def exporter(*prefix: str) -> tuple[subprocess.Popen[str], bytes]:
-    process = subprocess.Popen(
-        [*prefix, sys.executable, "-c", EXPORTER], stdout=subprocess.PIPE, text=True
-    )
+def exporter(*prefix: str, other: str = "") -> tuple[subprocess.Popen[str], bytes]:
+    command = [*prefix, sys.executable, "-c", EXPORTER, *other.split()]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, bytes.fromhex(process.stdout.readline())
 
@@ -281,6 +290,23 @@ def test_other_pid_namespace_is_an_error_that_says_so(lib: pyrdnaar.Library) -> 
     assert b"another pid namespace" in lib.c.rdnaar_last_error(comm)
     assert time.monotonic() - start < 1
     end(process)
+    group.destroy()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"), [("unsealed", b"is not the slab"), ("sealed", b"does not hold the slab")]
+)
+def test_other_memory_of_the_right_size_is_refused(
+    lib: pyrdnaar.Library, other: str, said: bytes
+) -> None:
+    process, blob = exporter(other=other)
+    group = Raw(lib, 2)
+    mine = group.blobs()[:BLOB]
+    comm = group.comms[0]
+    status = lib.c.rdnaar_register_buffers(comm, mine + blob, 2)
+    end(process)
+    assert status == _abi.Status.E_PEER
+    assert said in lib.c.rdnaar_last_error(comm)
     group.destroy()
 
 

@@ -9,6 +9,11 @@
 // calls ago. Not an older one, since the call before last ended only after it had seen its own
 // card; not a later one, since the source starts the call after next only when it has seen the
 // card of this rank's next call, which this rank sends when this call has ended.
+//
+// Block 0 posts them, and every block of the receiver waits for them. Like the flags of twin blocks, this
+// needs no resident grid as long as a device starts the blocks of a grid in order, which all that
+// this is built for do: the unfinished block of the lowest number is running on every rank, and
+// whatever it waits for is posted by running blocks.
 #pragma once
 
 #include "abort.h"

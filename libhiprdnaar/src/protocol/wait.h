@@ -25,6 +25,7 @@ RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t p
                     Probe probe) {
     uint64_t start = 0, now = 0, word = 0;
     uint32_t last_peer_plus_1 = 0, reason = 0;
+    bool expired = false;
     Missing missing{};
     for (uint32_t polls = 0; reason == 0; polls++) {
         missing = probe();
@@ -34,16 +35,18 @@ RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t p
             reason = kMismatch;
             break;
         }
+        // Not before one more look: this rank may have been stopped between a look and the clock.
+        if (expired) {
+            reason = kTimeout;
+            break;
+        }
         if (!lane.relax(polls)) continue;
         now = lane.now();
         if (start == 0) start = now;
         word = load_abort_word(lane, call);
         const uint64_t bound = entry.call == 0 ? call.warmup_timeout_ticks : call.timeout_ticks;
-        if (lane.any(word != 0)) {
-            reason = kPeerAborted;
-        } else if (lane.any(now - start > bound)) {
-            reason = kTimeout;
-        }
+        if (lane.any(word != 0)) reason = kPeerAborted;
+        expired = lane.any(now - start > bound);
     }
     const uint64_t waited = now - start;
     if (reason == 0) {
