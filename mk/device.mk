@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # The GPU libraries. Included by the Makefile, whose variables it uses.
 #
-# Device code is compiled to code objects, one for each target, and put into the library as data; the
-# host side is compiled like everything else. Neither needs a header or library of ROCm or CUDA.
+# Device code is compiled to code objects, one for each target, and put into the library as data;
+# the host side is compiled like everything else. Neither needs a header or library of ROCm or CUDA.
 #
-# Variables: ARCHS, the AMD targets, "gfx1030 gfx1100 gfx1101 gfx1200 gfx1201" for instance. DEVICE_CXX,
-# their compiler: any clang++ that knows them, or hipcc. CUDA_ARCHS, the NVIDIA targets without their
-# "sm_"; the last one goes in as PTX too, for newer GPUs. NVCC.
+# Variables: ARCHS, the AMD targets, "gfx1030 gfx1100 gfx1101 gfx1200 gfx1201" for instance.
+# DEVICE_CXX, their compiler: any clang++ that knows them, or hipcc. CUDA_ARCHS, the NVIDIA targets
+# without their "sm_"; the last one goes in as PTX too, for newer GPUs. NVCC.
 
 ARCHS ?= gfx1030
 CUDA_ARCHS ?= 90
 ROCM_PATH ?= /opt/rocm
 
 ifeq ($(origin DEVICE_CXX),undefined)
-DEVICE_CXX := $(firstword $(foreach c,$(ROCM_PATH)/llvm/bin/clang++ clang++-19 clang++-20 clang++-21 hipcc, \
+DEVICE_CXX := $(firstword $(foreach c,$(ROCM_PATH)/llvm/bin/clang++ clang++-19 clang++-20 hipcc, \
                   $(shell command -v $(c) 2>/dev/null)))
 endif
 ifeq ($(origin NVCC),undefined)
@@ -26,16 +26,17 @@ HIP_LIB := $(LIBDIR)/libhiprdnaar.so
 CUDA_LIB := $(LIBDIR)/libhiprdnaar_cuda.so
 
 # -nogpuinc, -nogpulib: no HIP headers, no device libraries; what the kernels need is in lane_amd.h.
-# -mcode-object-version=4: what the runtimes of ROCm 5, 6 and 7 all load.
-# -mno-cumode: see block_barrier() in lane_amd.h. -fno-gpu-flush-denormals-to-zero, -ffp-contract=off: results
-# have the same bits everywhere.
+# -mcode-object-version=4: what the runtimes of ROCm 5, 6 and 7 all load. -mno-cumode: see
+# block_barrier() in lane_amd.h. -fno-gpu-flush-denormals-to-zero, -ffp-contract=off: results have
+# the same bits everywhere.
 HIP_FLAGS := -x hip --cuda-device-only --no-gpu-bundle-output -nogpuinc -nogpulib \
              -std=c++17 -O3 -ffp-contract=off -fno-gpu-flush-denormals-to-zero \
              -mcode-object-version=4 -mno-cumode -mno-wavefrontsize64 -Wall -Wextra -Werror
 CUDA_FLAGS := -std=c++17 -O3 --fmad=false -Werror all-warnings
 CUDA_TARGETS := $(CUDA_ARCHS:%=sm_%) compute_$(lastword $(CUDA_ARCHS))
 
-DEVICE_SOURCES := $(filter-out %/platform_hip.cpp %/platform_cuda.cpp,$(wildcard $(SRC)/device/*.cpp))
+DEVICE_SOURCES := $(filter-out %/platform_hip.cpp %/platform_cuda.cpp, \
+                      $(wildcard $(SRC)/device/*.cpp))
 GPU_OBJECTS := $(RUNTIME_OBJECTS) $(BUILD)/host/shared_memory.o \
                $(DEVICE_SOURCES:$(SRC)/%.cpp=$(BUILD)/%.o)
 CODE_OBJECTS := $(ARCHS:%=$(HIP_BUILD)/kernels.%.co)
@@ -72,7 +73,8 @@ $(CUDA_BUILD)/targets: TARGETS = $(CUDA_TARGETS)
 $(HIP_BUILD)/kernels.%.co: $(SRC)/device/kernels.cu mk/device.mk
 	@mkdir -p $(@D)
 	@echo "  HIP   $< ($*)"
-	$(Q)HIP_PLATFORM=amd $(DEVICE_CXX) $(HIP_FLAGS) --offload-arch=$* -MMD -MP -MF $@.d -MT $@ -c $< -o $@
+	$(Q)HIP_PLATFORM=amd $(DEVICE_CXX) $(HIP_FLAGS) --offload-arch=$* \
+	    -MMD -MP -MF $@.d -MT $@ -c $< -o $@
 
 $(HIP_BUILD)/kernels.bundle: $(CODE_OBJECTS) $(HIP_BUILD)/targets tools/offload_bundle.py
 	$(Q)$(PYTHON) tools/offload_bundle.py pack $@ $(CODE_OBJECTS)

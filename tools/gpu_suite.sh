@@ -10,7 +10,7 @@ set -u
 backend=${1:?cuda or hip} out=${2:?folder for the logs}
 cd "$(dirname "$0")/.."
 mkdir -p "$out"
-export PYTHONPATH=$PWD PYTHONUNBUFFERED=1 RDNAAR_TEST_BACKEND=$backend
+export PYTHONPATH=$PWD PYTHONUNBUFFERED=1
 # Ranks that are threads of one process need streams that run beside each other, and kernels that are
 # loaded before the first of them waits for a peer.
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER GPU_MAX_HW_QUEUES=16
@@ -36,7 +36,7 @@ else
     gpus=$(find /sys/class/kfd/kfd/topology/nodes -name properties -exec grep -l '^simd_count [1-9]' {} + | wc -l)
 fi
 echo "$gpus GPUs, $(date -u +%F)"
-tests="$python -m pytest -q -p no:cacheprovider --durations=10"
+tests="env PYRDNAAR_TEST_BACKEND=$backend $python -m pytest -q -p no:cacheprovider --durations=10 --maxfail=6"
 ranks=$((gpus > 1 ? gpus : 2))
 
 step build 400 make -j8 "$backend"
@@ -46,9 +46,7 @@ step tests 420 $tests tests/collective
 step selftest 120 $python -m pyrdnaar selftest -n "$ranks" --backend "$backend"
 step probe 120 $python -m pyrdnaar probe -n "$ranks" --backend "$backend"
 step demo 120 $python -m pyrdnaar demo -n "$ranks" --backend "$backend"
-if [ "$gpus" -gt 1 ]; then
-    RDNAAR_TRANSPORT=host step transport-host 200 $tests tests/collective -k 'ops or numbers or order'
-fi
+PYRDNAAR_TEST_TRANSPORT=host step transport-host 150 $tests tests/collective -k 'operations or numbers or order'
 if command -v compute-sanitizer > /dev/null; then
     step memcheck 300 compute-sanitizer --tool memcheck --error-exitcode 9 \
         $tests tests/collective -k 'test_operations and 2'

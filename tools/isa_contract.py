@@ -3,9 +3,9 @@
 
 For every kernel of every target:
 
-  wide       payload goes to peers in stores of 16 bytes, and comes from the slab in loads of 16 bytes
-  bypass     such loads, and all loads of a polling loop, bypass the caches that a peer's store does not
-             reach: gfx10 glc dlc, gfx11 glc, gfx12 scope:SCOPE_SYS (stores too)
+  wide       payload goes to peers in stores of 16 bytes, and comes from the slab in loads of 16
+  bypass     such loads, and all loads of a polling loop, bypass the caches that a peer's store does
+             not reach: gfx10 glc dlc, gfx11 glc, gfx12 scope:SCOPE_SYS (stores too)
   drain      on no path does a flag go out while payload of the block may be on its way: between a
              payload store and a flag store every wave waits for its stores, then the block meets
   clock      a polling loop reads the real-time clock, and no kernel reads another clock
@@ -13,8 +13,9 @@ For every kernel of every target:
   scratch    no stack, no spilled registers, no calls
   arguments  nothing but the call and the grid is passed: no hidden arguments
 
-The contract is the same for any compiler. Registers, code size and the numbers of instructions are kept
-beside it in a golden file and compared when the library was made by the compiler that made the file.
+The contract is the same for any compiler. Registers, code size and the numbers of instructions are
+kept beside it in a golden file, and compared when the library was made by the compiler that made
+the file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 from offload_bundle import code_objects
 from rdna_code import CodeObject, Instruction, Kernel
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pack code objects of AMD GPUs into an offload bundle, and read one, alone or inside a library.
 
-The format is clang's (clang-offload-bundler), which the HIP runtime loads: a magic text, the number of
-entries, for each its offset, size and name, then the code objects. The file names of the tool's options
-change from one clang to the next; the format does not.
+The format is clang's (clang-offload-bundler), which the HIP runtime loads: a magic text, the number
+of entries, for each its offset, size and name, then the code objects. The options of that tool are
+not the same in all clangs; the format is.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from pyrdnaar.dtypes import DTYPES
 
 Array = np.ndarray[Any, Any]
 
-BACKEND = os.environ.get("RDNAAR_TEST_BACKEND", "host")
+BACKEND = os.environ.get("PYRDNAAR_TEST_BACKEND", "host")
+TRANSPORT = os.environ.get("PYRDNAAR_TEST_TRANSPORT", "auto")
 ALGOS = ("ll", "oneshot", "twoshot")
 DTYPE_NAMES = tuple(DTYPES)
 OPS = ("sum", "max", "min", "avg")
@@ -33,13 +34,17 @@ GUARD = 0xA7
 # peers' blocks wait for them would never start.
 BLOCKS = 0 if BACKEND == "host" else 8
 
+# Bounds that a loaded machine keeps but that do not hold up a failing test. GPUs are not shared.
+TIMEOUT_MS = 60000 if BACKEND == "host" else 10000
+
 
 def config(**changes: Any) -> pyrdnaar.Config:
-    """Bounds that a loaded machine keeps but that do not hold up a failing test."""
+    """The settings of the tests, with changes."""
     settings: dict[str, Any] = {
-        "timeout_ms": 60000,
-        "warmup_timeout_ms": 60000,
+        "timeout_ms": TIMEOUT_MS,
+        "warmup_timeout_ms": TIMEOUT_MS,
         "blocks": BLOCKS,
+        "transport": TRANSPORT,
         **changes,
     }
     return dataclasses.replace(pyrdnaar.Config(), **settings)

@@ -22,30 +22,36 @@ SIZES = (1, 5, 64, 1000, 1024, 1025, 2048, 20000, 32768, 32769, 70000)
 def _queued(exchange: pyrdnaar.Exchange) -> None:
     """Inputs that change in one buffer, sizes across every threshold, no waiting between."""
     draw = random.Random(3)  # the same on all ranks
-    calls = [
-        (draw.choice(SIZES), draw.choice(DTYPE_NAMES), draw.choice(("auto", *ALGOS)))
-        for _ in range(96)
-    ]
-    with Rank(exchange, 4 * max(SIZES)) as rank:
-        library = rank.comm.library
+    room = 4 * max(SIZES)
+    with Rank(exchange, room) as rank:
+        calls = [
+            (draw.choice(SIZES), draw.choice(DTYPE_NAMES), draw.choice(("auto", *ALGOS)))
+            for _ in range(96)
+        ]
         calls = [c for c in calls if rank.comm.can_use(c[0], c[1], algo=c[2])[0]]
-        outputs, staged = [], []
-        for seed, (count, dtype, algo) in enumerate(calls):
-            inputs = rank.inputs(count, dtype, seed)
-            source, target = inputs[rank.rank], np.empty_like(inputs[0])
-            staged.append(source)
-            reference.poison(target)
-            copies = library.c.rdnaar_copy
-            stream = rank.stream.handle
-            library.check(copies(rank.input.ptr, source.ctypes.data, source.nbytes, stream))
-            rank.comm.all_reduce_ptr(
-                rank.input.ptr, rank.output.ptr, count, dtype, algo=algo, stream=rank.stream
-            )
-            library.check(copies(target.ctypes.data, rank.output.ptr, target.nbytes, stream))
-            outputs.append((target, inputs))
-        rank.stream.sync()
-        for target, inputs in outputs:
-            assert reference.wrong_elements(target, reference.expected(inputs, "sum")) == 0
+        library, device = rank.comm.library, rank.comm.device
+        copy = library.c.rdnaar_copy
+        with (
+            pyrdnaar.DeviceBuffer(library, room * len(calls), device) as sources,
+            pyrdnaar.DeviceBuffer(library, room * len(calls), device) as targets,
+        ):
+            inputs = [rank.inputs(c[0], c[1], seed) for seed, c in enumerate(calls)]
+            for index, arrays in enumerate(inputs):
+                sources.write(arrays[rank.rank], room * index, stream=rank.stream)
+            exchange.all_gather(b"written")
+            for index, (count, dtype, algo) in enumerate(calls):
+                nbytes, at = inputs[index][0].nbytes, room * index
+                stream = rank.stream.handle
+                library.check(copy(rank.input.ptr, sources.ptr + at, nbytes, stream))
+                rank.comm.all_reduce_ptr(
+                    rank.input.ptr, rank.output.ptr, count, dtype, algo=algo, stream=rank.stream
+                )
+                library.check(copy(targets.ptr + at, rank.output.ptr, nbytes, stream))
+            rank.stream.sync()
+            for index, arrays in enumerate(inputs):
+                seen = targets.read(np.empty_like(arrays[0]), room * index, stream=rank.stream)
+                assert reference.wrong_elements(seen, reference.expected(arrays, "sum")) == 0
+            exchange.all_gather(b"read")
 
 
 def test_queued_calls() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract on the machine code, and that each of its rules can be broken.
 
-A mutant is a copy of the sources with one fault put in, compiled for a target of each family; the rule that
-names the fault must be the one that complains.
+A mutant is a copy of the sources with one fault put in, compiled for a target of each family; the
+rule that names the fault must be the one that complains.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
 import isa_contract
 import offload_bundle
+import pytest
 from rdna_code import CodeObject, find_objdump
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "libhiprdnaar"
 LIBRARY = ROOT / "build" / "lib" / "libhiprdnaar.so"
 COMPILER = shutil.which(os.environ.get("DEVICE_CXX", "clang++-19"))
@@ -102,8 +100,8 @@ MUTANTS = (
             (
                 LANE,
                 r"// Said again",
-                "__attribute__((device)) void store4(uint32_t, Descriptor, "
-                'int32_t, int32_t, int32_t) __asm("llvm.amdgcn.raw.buffer.store.i32");\n// Said again',
+                "__attribute__((device)) void store4(uint32_t, Descriptor, int32_t, int32_t, "
+                'int32_t) __asm("llvm.amdgcn.raw.buffer.store.i32");\n// Said again',
             ),
         ),
     ),

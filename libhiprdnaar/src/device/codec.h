@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit conversions by the GPU's own instructions: to nearest even, subnormals kept, bit for bit what
-// protocol/numeric.h computes. An instruction keeps or invents a NaN's payload, so the canonical NaN is
-// put in afterwards.
+// 16-bit conversions by the GPU's own instructions: to nearest even, subnormals kept, bit for bit
+// what protocol/numeric.h computes. An instruction keeps or invents a NaN's payload, so the
+// canonical NaN is put in afterwards.
 #pragma once
 
 #include "../protocol/numeric.h"
@@ -14,7 +14,7 @@ RDNAAR_FN uint32_t with_canonical_nans(uint32_t packed, const float (&f)[2], uin
     return f[1] != f[1] ? (packed & 0x0000FFFFu) | nan << 16 : packed;
 }
 
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // that convert two floats at once
 
 template <>
 struct Codec<Fp16, uint32_t> {
@@ -31,7 +31,6 @@ struct Codec<Fp16, uint32_t> {
     }
 };
 
-#if __CUDA_ARCH__ >= 800
 template <>
 struct Codec<Bf16, uint32_t> {
     using F = float;
@@ -46,9 +45,8 @@ struct Codec<Bf16, uint32_t> {
         return with_canonical_nans(w, f, 0x7FC0u);
     }
 };
-#endif
 
-#else
+#elif !defined(__CUDACC__)
 
 template <>
 struct Codec<Fp16, uint32_t> {

@@ -30,7 +30,8 @@ std::string describe(uint32_t index) {
     char name[96] = {};
     if (api().device_name(name, sizeof name, int(index)) != kSuccess) name[0] = 0;
     const std::string arch = architecture(index);
-    return "device " + std::to_string(index) + " (" + name + (arch.empty() ? "" : ", " + arch) + ")";
+    return "device " + std::to_string(index) + " (" + name + (arch.empty() ? "" : ", " + arch) +
+           ")";
 }
 
 }  // namespace
@@ -40,8 +41,7 @@ Device &Device::get(uint32_t index) {
     Device *device = __atomic_load_n(&slot.device, __ATOMIC_ACQUIRE);
     if (device != nullptr) return *device;
     const std::lock_guard<std::mutex> lock(slot.mutex);
-    if (slot.device == nullptr)
-        __atomic_store_n(&slot.device, new Device(index), __ATOMIC_RELEASE);
+    if (slot.device == nullptr) __atomic_store_n(&slot.device, new Device(index), __ATOMIC_RELEASE);
     return *slot.device;
 }
 
@@ -57,14 +57,16 @@ Device::Device(uint32_t index) : index_(index) {
     load_kernels();
     check(api().stream_create(&stream_, kStreamNonBlocking), "creating a stream");
     void *pinned = nullptr;
-    check(api().host_allocate(&pinned, kScratchBytes + kPostedWords * sizeof(uint64_t), kHostPortable),
+    check(api().host_allocate(&pinned, kScratchBytes + kPostedWords * sizeof(uint64_t),
+                              kHostPortable),
           "allocating pinned host memory");
     scratch_ = static_cast<unsigned char *>(pinned);
     posted_ = reinterpret_cast<uint64_t *>(scratch_ + kScratchBytes);
 }
 
-// All kernels now, none at its first launch: loading one can wait for the device, whose kernels may be
-// waiting for that very launch. Asking for an attribute is what makes CUDA's lazy loader load it.
+// All kernels now, none at its first launch: loading one can wait for the device, whose kernels may
+// be waiting for that very launch. Asking for an attribute is what makes CUDA's lazy loader load
+// it.
 void Device::load_kernels() {
     void *module = nullptr;
     const int error = api().module_load(&module, kernel_image());
@@ -135,8 +137,8 @@ void Device::write(void *device_ptr, const void *host, uint32_t nbytes) {
     synchronize();
 }
 
-// A copy from pinned memory: a copy engine does it beside kernels that fill the GPU. A word stays in the
-// ring long after it has been copied.
+// A copy from pinned memory: a copy engine does it beside kernels that fill the GPU. A word stays
+// in the ring long after it has been copied.
 void Device::post_word(void *device_ptr, uint64_t word) {
     const DeviceScope scope(index_);
     const std::lock_guard<std::mutex> lock(mutex_);

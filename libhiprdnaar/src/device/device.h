@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU that this process uses: its kernels, and a stream of the library's own for small transfers beside
-// the caller's work.
+// A GPU that this process uses: its kernels, and a stream of the library's own for small transfers
+// beside the caller's work.
 #pragma once
 
 #include <mutex>
@@ -47,7 +47,7 @@ private:
     void *functions_[kAlgos][kDtypes][kOps][kWorlds];
     void *probe_ = nullptr;
     void *stream_ = nullptr;
-    std::mutex mutex_;  // guards what is below
+    std::mutex mutex_;                  // guards what is below
     unsigned char *scratch_ = nullptr;  // pinned
     uint64_t *posted_ = nullptr;        // pinned; a ring
     uint32_t next_posted_ = 0;

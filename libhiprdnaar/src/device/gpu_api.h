@@ -3,11 +3,11 @@
 // dependency on a runtime at load time and includes none of its headers: the table is filled from
 // whichever runtime the process has (runtime_library.h).
 //
-// HIP's runtime API and CUDA's driver API are nearly the same functions under two names. Those whose
-// parameters are the same to the machine are listed here; what differs is in platform_hip.cpp and
-// platform_cuda.cpp. Handles are pointers, a device and a device pointer have the size of int and
-// void * in both. No struct crosses but the IPC handle, since hipDeviceProp_t and others changed their
-// layout between major releases.
+// HIP's runtime API and CUDA's driver API are nearly the same functions under two names. Those
+// whose parameters are the same to the machine are listed here; what differs is in platform_hip.cpp
+// and platform_cuda.cpp. Handles are pointers, a device and a device pointer have the size of int
+// and void * in both. No struct crosses but the IPC handle, since hipDeviceProp_t and others
+// changed their layout between major releases.
 #pragma once
 
 #include <cstddef>
@@ -97,7 +97,7 @@ enum : int {
     kErrorPeerAccessAlreadyEnabled = 704,
 };
 constexpr unsigned kHostPortable = 1, kHostMapped = 2;  // flags of host_allocate and host_register
-constexpr unsigned kIpcLazyPeerAccess = 1;
+constexpr unsigned kIpcLazyPeerAccess = 1;              // HIP 5.2, too old for slabs, has 0
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureThreadLocal = 1;  // other threads may go on with their own work

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grid of a launch, as the kernel is told. An argument of its own, since what a kernel can find out
-// itself is somewhere else in each code object version and platform.
+// The grid of a launch, as the kernel is told. An argument of its own, since what a kernel can find
+// out itself is somewhere else in each code object version and platform.
 #pragma once
 
 #include <cstdint>

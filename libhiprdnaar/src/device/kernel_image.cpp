@@ -10,8 +10,9 @@ namespace rdnaar::gpu {
 
 const void *kernel_image() { return rdnaar_kernel_image_start; }
 
-// magic[24], u64 entries, then for each: u64 offset, u64 size, u64 length of its name, the name. An entry of
-// a GPU is named like hipv4-amdgcn-amd-amdhsa--gfx1030; the first one, of the host, is empty.
+// magic[24], u64 entries, then for each: u64 offset, u64 size, u64 length of its name, the name. An
+// entry of a GPU is named like hipv4-amdgcn-amd-amdhsa--gfx1030; the first one, of the host, is
+// empty.
 std::vector<std::string> bundled_targets(const void *bundle) {
     static const char kMagic[] = "__CLANG_OFFLOAD_BUNDLE__";
     static const char kBeforeTarget[] = "-amdgcn-amd-amdhsa--";

@@ -7,8 +7,8 @@
 
 namespace rdnaar::gpu {
 
-// Fat binary with the code objects of all targets: of clang's offload bundle format for AMD, of nvcc's for
-// NVIDIA. In the section where the platform's tools look for it.
+// Fat binary with the code objects of all targets: of clang's offload bundle format for AMD, of
+// nvcc's for NVIDIA. In the section where the platform's tools look for it.
 const void *kernel_image();
 
 // The targets in an offload bundle: "gfx1030", ...

@@ -14,11 +14,11 @@ RDNAAR_FN void run(const Call &call, const GridShape &shape) {
     all_reduce<GpuLane<kMaxW>, kAlgo, T, kOp, kMaxW>(lane, call);
 }
 
-#define KERNEL(algo, kAlgo, dtype, T, op, kOp, w)                                   \
-    RDNAAR_KERNEL(kMaxThreads)                                                      \
-    rdnaar_##algo##_##dtype##_##op##_w##w(RDNAAR_KERNEL_PARAMETER Call call,        \
+#define KERNEL(algo, kAlgo, dtype, T, op, kOp, w)                                    \
+    RDNAAR_KERNEL(kMaxThreads)                                                       \
+    rdnaar_##algo##_##dtype##_##op##_w##w(RDNAAR_KERNEL_PARAMETER Call call,         \
                                           RDNAAR_KERNEL_PARAMETER GridShape shape) { \
-        run<kAlgo, T, kOp, w>(gpu::argument(call), shape);                          \
+        run<kAlgo, T, kOp, w>(gpu::argument(call), shape);                           \
     }
 #define BY_WORLD(...) KERNEL(__VA_ARGS__, 2) KERNEL(__VA_ARGS__, 4) KERNEL(__VA_ARGS__, 8)
 #define BY_OP(...) BY_WORLD(__VA_ARGS__, add, kOpAdd) BY_WORLD(__VA_ARGS__, max, kOpMax)

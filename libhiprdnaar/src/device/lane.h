@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lane of a GPU: one thread of one block of one rank's kernel. What differs between platforms is in
-// lane_amd.h and lane_nvidia.h.
+// The lane of a GPU: one thread of one block of one rank's kernel. What differs between platforms
+// is in lane_amd.h and lane_nvidia.h.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -32,7 +32,7 @@ template <int kMaxW>
 class GpuLane {
 public:
     using Vec = rdnaar::Vec<uint32_t, 4>;  // 16 bytes: the widest access of a thread
-    using Index = uint32_t;  // slabs and pieces have less than 4 GiB (tuning.h)
+    using Index = uint32_t;                // slabs and pieces have less than 4 GiB (tuning.h)
     // As many vectors on their way per thread as registers allow: each takes one per rank.
     static constexpr int kBatch = kMaxW == 2 ? 4 : kMaxW == 4 ? 2 : 1;
     static constexpr bool kKeepsOwn = true;
@@ -47,8 +47,8 @@ public:
     RDNAAR_FN uint32_t blocks() const { return shape_.blocks; }
     static RDNAAR_FN constexpr uint32_t wave() { return gpu::kWave; }
 
-    // Waves are dealt round-robin to the blocks, so that a message of fewer vectors than threads keeps
-    // every block, and with it every compute unit, busy.
+    // Waves are dealt round-robin to the blocks, so that a message of fewer vectors than threads
+    // keeps every block, and with it every compute unit, busy.
     RDNAAR_FN Index first() const {
         return (thread() / wave() * blocks() + block()) * wave() + thread() % wave();
     }
@@ -75,7 +75,8 @@ public:
         Vec v{};
         RDNAAR_KEEP_LOOP
         for (uint32_t b = 0; b < nbytes; b += kElement) {
-            const uint32_t x = *reinterpret_cast<const Element<kElement> *>(p + i * Vec::kBytes + b);
+            const uint32_t x =
+                *reinterpret_cast<const Element<kElement> *>(p + i * Vec::kBytes + b);
             RDNAAR_UNROLL
             for (uint32_t w = 0; w < 4; w++) v.w[w] |= b / 4 == w ? x << b % 4 * 8 : 0;
         }
@@ -154,7 +155,8 @@ public:
 
     static RDNAAR_FN uint64_t now() { return gpu::real_time(); }
 
-    // Where the own slab is in host memory, every poll crosses the link: the pauses grow to poll_pause.
+    // Where the own slab is in host memory, every poll crosses the link: the pauses grow to
+    // poll_pause.
     RDNAAR_FN bool relax(uint32_t polls) const {
         gpu::idle_after_poll();
         for (uint32_t i = 0; i < min_of(polls, poll_pause_); i++) gpu::idle_long();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lane does on NVIDIA GPUs (sm_70 and later). Inline PTX, since CUDA C++ has no 16-byte access
-// of system scope; each function is one instruction, named by its order and scope in PTX's memory model.
+// What a lane does on NVIDIA GPUs (sm_70 and later). Inline PTX, since CUDA C++ has no 16-byte
+// access of system scope; each function is one instruction, named by its order and scope in PTX's
+// memory model.
 #pragma once
 
 #include "../protocol/call.h"
@@ -17,12 +18,12 @@ struct alignas(16) Words {
     uint32_t x, y, z, w;
 };
 
-// ---- Place in the grid -------------------------------------------------------------------------
+// ---- Place in the grid --------------------------------------------------------------------------
 
 RDNAAR_FN uint32_t thread_index() { return threadIdx.x; }
 RDNAAR_FN uint32_t block_index() { return blockIdx.x; }
 
-// ---- 16 bytes of a slab, system scope, relaxed ---------------------------------------------------
+// ---- 16 bytes of a slab, system scope, relaxed --------------------------------------------------
 
 RDNAAR_FN void store_vector_relaxed_system(unsigned char *slab, uint32_t slot, uint32_t offset,
                                            Words v) {
@@ -40,7 +41,7 @@ RDNAAR_FN Words load_vector_relaxed_system(const unsigned char *slab, uint32_t s
     return v;
 }
 
-// ---- Words -------------------------------------------------------------------------------------
+// ---- Words --------------------------------------------------------------------------------------
 
 RDNAAR_FN uint64_t load_word_relaxed_system(const uint64_t *p) {
     uint64_t x;
@@ -87,19 +88,25 @@ RDNAAR_FN void store_counter_relaxed_device(uint32_t *p, uint32_t x) {
 }
 RDNAAR_FN uint32_t fetch_add_relaxed_device(uint32_t *p, uint32_t x) {
     uint32_t old;
-    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(x) : "memory");
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(p), "r"(x)
+                 : "memory");
     return old;
 }
 RDNAAR_FN uint32_t exchange_relaxed_device(uint32_t *p, uint32_t x) {
     uint32_t old;
-    asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(x) : "memory");
+    asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "l"(p), "r"(x)
+                 : "memory");
     return old;
 }
 
-// ---- The caller's tensors ------------------------------------------------------------------------
+// ---- The caller's tensors -----------------------------------------------------------------------
 
-// Unaligned accesses trap. A tensor that does not lie on a vector lies on a word, or on an element of 16
-// bits: the same for all its vectors, so a warp takes one branch.
+// Unaligned accesses trap. A tensor that does not lie on a vector lies on a word, or on an element
+// of 16 bits: the same for all its vectors, so a warp takes one branch.
 RDNAAR_FN Words load_tensor_vector(const unsigned char *p, bool aligned) {
     if (aligned) return *reinterpret_cast<const Words *>(p);
     if (reinterpret_cast<uintptr_t>(p) % 4 == 0) {
@@ -126,10 +133,10 @@ RDNAAR_FN void store_tensor_vector(unsigned char *p, Words v, bool aligned) {
         reinterpret_cast<uint16_t *>(p)[i] = uint16_t(words[i / 2] >> i % 2 * 16);
 }
 
-// ---- Waiting -----------------------------------------------------------------------------------
+// ---- Waiting ------------------------------------------------------------------------------------
 
-// A release is cumulative: st.release.sys of a flag, after a block barrier, comes after the stores of all
-// threads of the block.
+// A release is cumulative: st.release.sys of a flag, after a block barrier, comes after the stores
+// of all threads of the block.
 RDNAAR_FN void drain_stores() {}
 
 RDNAAR_FN void block_barrier() { __syncthreads(); }
@@ -152,7 +159,7 @@ RDNAAR_FN void idle_after_poll() {}
 RDNAAR_FN void idle_short() { __nanosleep(32); }
 RDNAAR_FN void idle_long() { __nanosleep(1000); }
 
-// ---- Arguments ---------------------------------------------------------------------------------
+// ---- Arguments ----------------------------------------------------------------------------------
 
 // In constant memory; an instruction can take it from there, so nothing need be kept in registers.
 RDNAAR_FN const Call &argument(const Call &call) { return call; }

@@ -37,20 +37,19 @@ const char *name() { return backend_name(); }
 
 std::string targets() { return compiled_targets(); }
 
-std::string runtime_description() {
-    return runtime_is_loaded() ? gpu::runtime_description() : "";
-}
+std::string runtime_description() { return runtime_is_loaded() ? gpu::runtime_description() : ""; }
 
 uint32_t device_count() { return runtime_exists() ? count_devices() : 0; }
 
 void device_info(uint32_t index, rdnaar_device_info_t &info) {
     const uint32_t device = resolve_device(int32_t(index));
     char text[96] = {};
-    check(api().device_name(text, sizeof text, int(device)), "asking for the name of device %u", device);
+    check(api().device_name(text, sizeof text, int(device)), "asking for the name of device %u",
+          device);
     put_text(info.name, text);
     char pci[32] = {};
-    check(api().device_pci_bus_id(pci, sizeof pci, int(device)), "asking for the PCI bus id of device %u",
-          device);
+    check(api().device_pci_bus_id(pci, sizeof pci, int(device)),
+          "asking for the PCI bus id of device %u", device);
     put_text(info.pci_bus_id, pci);
     size_t nbytes = 0;
     check(api().device_memory(&nbytes, int(device)), "asking for the memory of device %u", device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is NVIDIA's own: contexts. The library works in the primary context of a device, as PyTorch and
-// all other users of the CUDA runtime do, and makes it current for the time of a call.
+// What is NVIDIA's own: contexts. The library works in the primary context of a device, as PyTorch
+// and all other users of the CUDA runtime do, and makes it current for the time of a call.
 #include <cinttypes>
 #include <cstring>
 #include <mutex>
@@ -14,16 +14,16 @@ namespace rdnaar::gpu {
 namespace {
 
 // X(member, symbol, parameters), as RDNAAR_GPU_API.
-#define RDNAAR_CUDA_API(X)                                                                  \
-    X(driver_version, cuDriverGetVersion, (int *version))                                   \
-    X(error_name, cuGetErrorName, (int error, const char **text))                           \
-    X(error_string, cuGetErrorString, (int error, const char **text))                       \
-    X(primary_context, cuDevicePrimaryCtxRetain, (void **context, int device))              \
-    X(set_context, cuCtxSetCurrent, (void *context))                                        \
-    X(get_context, cuCtxGetCurrent, (void **context))                                       \
-    X(context_device, cuCtxGetDevice, (int *device))                                        \
-    X(stream_context, cuStreamGetCtx, (void *stream, void **context))                       \
-    X(enable_peer, cuCtxEnablePeerAccess, (void *context, unsigned flags))                  \
+#define RDNAAR_CUDA_API(X)                                                     \
+    X(driver_version, cuDriverGetVersion, (int *version))                      \
+    X(error_name, cuGetErrorName, (int error, const char **text))              \
+    X(error_string, cuGetErrorString, (int error, const char **text))          \
+    X(primary_context, cuDevicePrimaryCtxRetain, (void **context, int device)) \
+    X(set_context, cuCtxSetCurrent, (void *context))                           \
+    X(get_context, cuCtxGetCurrent, (void **context))                          \
+    X(context_device, cuCtxGetDevice, (int *device))                           \
+    X(stream_context, cuStreamGetCtx, (void *stream, void **context))          \
+    X(enable_peer, cuCtxEnablePeerAccess, (void *context, unsigned flags))     \
     X(copy, cuMemcpyAsync, (void *dst, const void *src, size_t nbytes, void *stream))
 
 struct CudaApi : Api {
@@ -48,12 +48,12 @@ void find(void *driver, F &function, const char *symbol) {
     function = reinterpret_cast<F>(runtime_symbol(driver, symbol, names()));
 }
 
-void fill(CudaApi &c, void *driver) {
+void fill(CudaApi &c, void *driver){
 #define RDNAAR_FIND_(member, hip, cuda, parameters) find(driver, c.member, #cuda);
     RDNAAR_GPU_API(RDNAAR_FIND_)
 #undef RDNAAR_FIND_
 #define RDNAAR_FIND_(member, symbol, parameters) find(driver, c.member, #symbol);
-    RDNAAR_CUDA_API(RDNAAR_FIND_)
+        RDNAAR_CUDA_API(RDNAAR_FIND_)
 #undef RDNAAR_FIND_
 }
 
@@ -138,7 +138,9 @@ uint32_t compute_units(uint32_t device) {
 
 uint64_t ticks_per_ms(uint32_t) { return 1000000; }  // %globaltimer counts nanoseconds
 
-bool uncached_possible(uint32_t) { return false; }  // and not needed: peers write through the owner's L2
+bool uncached_possible(uint32_t) {
+    return false;
+}  // and not needed: peers write through the owner's L2
 
 uint32_t current_device() {
     if (current_context() == nullptr) return 0;  // as the CUDA runtime has it

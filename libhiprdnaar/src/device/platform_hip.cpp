@@ -14,15 +14,14 @@ namespace rdnaar::gpu {
 namespace {
 
 // X(member, symbol, parameters), as RDNAAR_GPU_API.
-#define RDNAAR_HIP_API(X)                                                                     \
-    X(runtime_version, hipRuntimeGetVersion, (int *version))                                  \
-    X(set_device, hipSetDevice, (int device))                                                 \
-    X(get_device, hipGetDevice, (int *device))                                                \
-    X(last_error, hipGetLastError, ())                                                        \
-    X(enable_peer, hipDeviceEnablePeerAccess, (int peer, unsigned flags))                     \
-    X(allocate_flags, hipExtMallocWithFlags, (void **ptr, size_t nbytes, unsigned flags))     \
-    X(copy, hipMemcpyAsync,                                                                   \
-      (void *dst, const void *src, size_t nbytes, int kind, void *stream))
+#define RDNAAR_HIP_API(X)                                                                 \
+    X(runtime_version, hipRuntimeGetVersion, (int *version))                              \
+    X(set_device, hipSetDevice, (int device))                                             \
+    X(get_device, hipGetDevice, (int *device))                                            \
+    X(last_error, hipGetLastError, ())                                                    \
+    X(enable_peer, hipDeviceEnablePeerAccess, (int peer, unsigned flags))                 \
+    X(allocate_flags, hipExtMallocWithFlags, (void **ptr, size_t nbytes, unsigned flags)) \
+    X(copy, hipMemcpyAsync, (void *dst, const void *src, size_t nbytes, int kind, void *stream))
 
 struct HipApi : Api {
 #define RDNAAR_MEMBER_(member, symbol, parameters) int(*member) parameters;
@@ -32,8 +31,8 @@ struct HipApi : Api {
     const char *(*error_string)(int error);
 };
 
-// Numbers of hipDeviceAttribute_t. The enumeration has only been appended to since HIP 5.0, which put
-// placeholders where it dropped an attribute.
+// Numbers of hipDeviceAttribute_t. The enumeration has only been appended to since HIP 5.0, which
+// put placeholders where it dropped an attribute.
 constexpr int kIntegrated = 16, kComputeUnits = 63, kWallClockKhz = 10017;
 constexpr unsigned kUncached = 3;  // hipDeviceMallocUncached
 constexpr int kCopyDefault = 4;    // hipMemcpyDefault: the runtime sees what the pointers are
@@ -92,8 +91,8 @@ std::string architecture_name(unsigned version) {
     return text;
 }
 
-// The kernel driver's description of a GPU. hipDeviceProp_t has the name of the architecture too, but at
-// another place in each major release.
+// The kernel driver's description of a GPU. hipDeviceProp_t has the name of the architecture too,
+// but at another place in each major release.
 std::string architecture_in_topology(const std::string &pci_bus_id) {
     unsigned domain, bus, slot, function;
     if (sscanf(pci_bus_id.c_str(), "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4) return "";
@@ -198,7 +197,8 @@ void *allocate_shared(uint64_t nbytes) {
     if (error == kSuccess) return p;
     if (error != kErrorOutOfMemory)
         fail(RDNAAR_E_NO_RUNTIME,
-             "this HIP runtime cannot allocate uncached device memory (hipDeviceMallocUncached: %s), "
+             "this HIP runtime cannot allocate uncached device memory (hipDeviceMallocUncached: "
+             "%s), "
              "without which a GPU does not see what its peers write: use a newer one than %s",
              error_text(error).c_str(), runtime_description().c_str());
     check(error, "allocating %" PRIu64 " bytes of uncached device memory", nbytes);

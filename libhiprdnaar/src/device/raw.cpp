@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raw memory, streams, events and graphs. A stream is the runtime's own, so that those of other libraries can
-// be used; events and graphs are objects of this library.
+// Raw memory, streams, events and graphs. A stream is the runtime's own, so that those of other
+// libraries can be used; events and graphs are objects of this library.
 #include <cinttypes>
 
-#include "memory.h"
 #include "../runtime/backend.h"
+#include "memory.h"
 #include "sequencer.h"
 
 namespace rdnaar::backend {
@@ -33,6 +33,17 @@ int device_of(const void *ptr) {
 
 GpuEvent &event_of(void *event) { return *static_cast<GpuEvent *>(event); }
 
+// Memory that the runtime does not know is pageable. A driver copies it through a buffer of its own, and
+// waits for the stream while it holds that: another rank of this process that has to copy before its
+// next call would wait too, and with it the call that this stream waits for (seen on one H200, ranks
+// as threads). So the waiting is done first, out here. It costs nothing: the copy would wait anyway.
+void wait_if_pageable(const void *dst, const void *src, void *stream) {
+    if (device_of(dst) >= 0 && device_of(src) >= 0) return;
+    int capturing = 0;
+    check(api().stream_is_capturing(stream, &capturing), "asking about stream %p", stream);
+    if (capturing == 0) check(api().stream_synchronize(stream), "waiting for stream %p", stream);
+}
+
 void copy_on_null_stream(void *dst, const void *src, uint64_t nbytes) {
     int device = device_of(dst);
     if (device < 0) device = device_of(src);
@@ -60,10 +71,11 @@ void release(void *ptr) {
 void copy(void *dst, const void *src, uint64_t nbytes, void *stream) {
     if (stream == nullptr) return copy_on_null_stream(dst, src, nbytes);
     const DeviceScope scope(OfStream{stream});
+    wait_if_pageable(dst, src, stream);
     check(copy_async(dst, src, nbytes, stream), "copying %" PRIu64 " bytes", nbytes);
 }
 
-// ---- Streams -----------------------------------------------------------------------------------
+// ---- Streams ------------------------------------------------------------------------------------
 
 // Not ordered with the null stream: another rank's kernel may be waiting there for this stream's.
 void *create_stream(uint32_t device) {
@@ -82,7 +94,8 @@ void sync_stream(void *stream) {
     }
     for (uint32_t device : Device::opened()) {
         const DeviceScope scope(device);
-        check(api().stream_synchronize(nullptr), "waiting for the null stream of device %u", device);
+        check(api().stream_synchronize(nullptr), "waiting for the null stream of device %u",
+              device);
     }
 }
 
@@ -93,7 +106,7 @@ void destroy_stream(void *stream) {
     check(api().stream_destroy(stream), "destroying stream %p", stream);
 }
 
-// ---- Events ------------------------------------------------------------------------------------
+// ---- Events -------------------------------------------------------------------------------------
 
 void *create_event(uint32_t device) {
     const DeviceScope scope(device);
@@ -133,7 +146,7 @@ void destroy_event(void *event) {
     check(api().event_destroy(e->event), "destroying an event");
 }
 
-// ---- Graphs ------------------------------------------------------------------------------------
+// ---- Graphs -------------------------------------------------------------------------------------
 
 void begin_graph(void *stream) {
     const DeviceScope scope(OfStream{stream});

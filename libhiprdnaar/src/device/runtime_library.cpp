@@ -26,7 +26,8 @@ std::vector<std::string> mapped_files(const char *file) {
         if (line.compare(name, strlen(file), file) != 0) continue;
         size_t field = 0;
         for (int i = 0; i < 3; i++) field = line.find(' ', field) + 1;
-        const std::string inode = line.substr(field, line.find_last_not_of(' ', path - 1) + 1 - field);
+        const std::string inode =
+            line.substr(field, line.find_last_not_of(' ', path - 1) + 1 - field);
         by_inode.emplace(inode, line.substr(path));
     }
     std::vector<std::string> paths;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding the GPU runtime of this process.
 //
-// A process must have one: memory, streams and errors of two copies know nothing of each other. PyTorch
-// wheels bring their own, so a runtime that is mapped already is the one to use; a second one is an
-// error, and both are named.
+// A process must have one: memory, streams and errors of two copies know nothing of each other.
+// PyTorch wheels bring their own, so a runtime that is mapped already is the one to use; a second
+// one is an error, and both are named.
 #pragma once
 
 #include <mutex>
@@ -13,14 +13,14 @@
 namespace rdnaar::gpu {
 
 struct RuntimeNames {
-    const char *what;      // "HIP runtime"
-    const char *file;      // "libamdhip64.so": its file names begin so
-    const char *variable;  // environment variable with a path; NULL: none
+    const char *what;                     // "HIP runtime"
+    const char *file;                     // "libamdhip64.so": its file names begin so
+    const char *variable;                 // environment variable with a path; NULL: none
     std::vector<std::string> candidates;  // tried in order when none is mapped
 };
 
-// Handle of the runtime as dlopen() gives it; NULL with the reason when this machine has none. Throws
-// E_NO_RUNTIME when it has one that cannot be used.
+// Handle of the runtime as dlopen() gives it; NULL with the reason when this machine has none.
+// Throws E_NO_RUNTIME when it has one that cannot be used.
 void *open_runtime(const RuntimeNames &names, std::string &reason);
 
 // Throws E_NO_RUNTIME if files of two runtimes are mapped.
@@ -34,8 +34,8 @@ std::string file_of(const void *address);
 
 [[noreturn]] void fail_no_runtime(const RuntimeNames &names, const std::string &reason);
 
-// A table of functions, filled when it is first asked for and then kept. A failure is not kept: the next
-// call tries again.
+// A table of functions, filled when it is first asked for and then kept. A failure is not kept: the
+// next call tries again.
 template <class Table>
 class LazyTable {
 public:

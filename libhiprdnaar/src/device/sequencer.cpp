@@ -26,7 +26,8 @@ Sequencers &sequencers() {
 
 bool is_capturing(void *stream) {
     int status = 0;
-    check(api().stream_is_capturing(stream, &status), "asking whether stream %p is captured", stream);
+    check(api().stream_is_capturing(stream, &status), "asking whether stream %p is captured",
+          stream);
     return status != 0;
 }
 

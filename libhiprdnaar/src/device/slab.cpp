@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slabs of GPU ranks. Two places for one:
 //
-//   p2p   device memory of the owner. Peers of the same process use its address, others open it through an
-//         IPC handle.
-//   host  pinned host memory that all devices map, for boards whose devices cannot reach each other.
+//   p2p   device memory of the owner. Peers of the same process use its address, others open it
+//         through an IPC handle.
+//   host  pinned host memory that all devices map, for boards whose devices cannot reach each
+//         other.
 //         Processes share it as CPU ranks do; each registers it with its own device.
 //
 // Each slab says in its handle which it is, so ranks may differ.
@@ -41,13 +42,14 @@ std::string pci_bus_id(uint32_t device) {
     return text;
 }
 
-// ---- Host memory for a slab --------------------------------------------------------------------------
+// ---- Host memory for a slab ---------------------------------------------------------------------
 
 // Shared memory, pinned and mapped into one device.
 class MappedMemory {
 public:
     MappedMemory(uint32_t device, uint64_t nbytes) : device_(device), memory_(nbytes) { map(); }
-    MappedMemory(uint32_t device, const SharedMemoryAddress &address, uint64_t nbytes, uint32_t peer)
+    MappedMemory(uint32_t device, const SharedMemoryAddress &address, uint64_t nbytes,
+                 uint32_t peer)
         : device_(device), memory_(address, nbytes, peer) {
         map();
     }
@@ -80,11 +82,10 @@ private:
 };
 
 void store_abort_word(unsigned char *slab, uint64_t word) {
-    __atomic_store_n(reinterpret_cast<uint64_t *>(slab + kAbortWordOffset), word,
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(reinterpret_cast<uint64_t *>(slab + kAbortWordOffset), word, __ATOMIC_RELAXED);
 }
 
-// ---- Own slabs -----------------------------------------------------------------------------------
+// ---- Own slabs ----------------------------------------------------------------------------------
 
 // What a peer in the same process needs beside the slab's interface.
 class OwnSlab : public Slab {
@@ -177,11 +178,12 @@ private:
 };
 
 SlabRegistry<OwnSlab> &registry() {
-    static SlabRegistry<OwnSlab> *const r = new SlabRegistry<OwnSlab>;  // outlives all communicators
+    // Outlives all communicators.
+    static SlabRegistry<OwnSlab> *const r = new SlabRegistry<OwnSlab>;
     return *r;
 }
 
-// ---- Peers' slabs --------------------------------------------------------------------------------
+// ---- Peers' slabs -------------------------------------------------------------------------------
 
 // Of a rank in the same process.
 class NeighbourSlab final : public Mapping {
@@ -205,8 +207,8 @@ public:
         const int error = api().ipc_open(&p, handle, kIpcLazyPeerAccess);
         if (error != kSuccess)
             fail(RDNAAR_E_PEER,
-                 "the device memory of rank %u cannot be opened: %s; it has ended, or its GPU is not "
-                 "visible to this process, or the GPUs cannot reach each other "
+                 "the device memory of rank %u cannot be opened: %s; it has ended, or its GPU is "
+                 "not visible to this process, or the GPUs cannot reach each other "
                  "(RDNAAR_TRANSPORT=host does without)",
                  peer, error_text(error).c_str());
         base_ = static_cast<unsigned char *>(p);
@@ -249,7 +251,7 @@ private:
     unsigned char *const base_;
 };
 
-// ---- Who can reach whom ----------------------------------------------------------------------------
+// ---- Who can reach whom -------------------------------------------------------------------------
 
 bool can_reach(uint32_t from, uint32_t to) {
     int can = 0;
@@ -258,7 +260,8 @@ bool can_reach(uint32_t from, uint32_t to) {
     return error == kSuccess && can != 0;
 }
 
-// AUTO: as far as the runtime says. Integrated GPUs are not counted, since no rank is meant to run there.
+// AUTO: as far as the runtime says. Integrated GPUs are not counted, since no rank is meant to run
+// there.
 bool reaches_all(uint32_t device) {
     const uint32_t count = device_count();
     for (uint32_t other = 0; other < count; other++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private state of a rank on a GPU: counters in its memory, the records in pinned host memory, which
-// the host reads at any time without asking the device.
+// The private state of a rank on a GPU: counters in its memory, the records in pinned host memory,
+// which the host reads at any time without asking the device.
 #include "../runtime/backend.h"
 #include "memory.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that processes of one user share: anonymous (memfd), opened by peers through the owner's file
-// descriptor. It has no name in any file system, so nothing is left after a kill, and the kernel lets
-// only processes of the same user, in the same pid namespace, open another's descriptors.
+// Memory that processes of one user share: anonymous (memfd), opened by peers through the owner's
+// file descriptor. It has no name in any file system, so nothing is left after a kill, and the
+// kernel lets only processes of the same user, in the same pid namespace, open another's
+// descriptors.
 #pragma once
 
 #include <cstdint>

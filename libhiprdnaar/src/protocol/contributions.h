@@ -8,8 +8,8 @@
 
 namespace rdnaar {
 
-// The source of the q-th contribution of a peer, in rank order. Beyond the last peer it is the first
-// again: a lane that loads all at once does so without branches, and throws the surplus away.
+// The source of the q-th contribution of a peer, in rank order. Beyond the last peer it is the
+// first again: a lane that loads all at once does so without branches, and throws the surplus away.
 RDNAAR_FN uint32_t source_at(const Call &call, uint32_t q) {
     const uint32_t peer = q + 1 < call.world ? q : 0;
     return peer < call.rank ? peer : peer + 1;
@@ -23,7 +23,8 @@ RDNAAR_FN void load_peers(V (&peer)[kMaxW - 1], const Call &call, Get get) {
         if (Lane::kLoadsTogether || q + 1 < call.world) peer[q] = get(source_at(call, q));
 }
 
-// Word by word: a choice between vectors would be one between their addresses, and put them in memory.
+// Word by word: a choice between vectors would be one between their addresses, and put them in
+// memory.
 template <class V>
 RDNAAR_FN V choose(bool first, const V &a, const V &b) {
     V v;

@@ -314,6 +314,9 @@ rdnaar_status rdnaar_copy(void *dst, const void *src, uint64_t nbytes, void *str
         if (nbytes == 0) return;
         require(static_cast<unsigned char *>(dst), "dst");
         require(static_cast<const unsigned char *>(src), "src");
+        const uintptr_t a = reinterpret_cast<uintptr_t>(src), b = reinterpret_cast<uintptr_t>(dst);
+        if (a < b + nbytes && b < a + nbytes)
+            fail(RDNAAR_E_INVALID_ARGUMENT, "src %p and dst %p overlap", src, dst);
         backend::copy(dst, src, nbytes, stream);
     });
 }

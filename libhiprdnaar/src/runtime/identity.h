@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The identity of a slab: random bytes that its owner writes into it and into its handle, so that a peer
-// knows that what it opened is what was meant, and that ranks of one process find each other's slabs.
+// The identity of a slab: random bytes that its owner writes into it and into its handle, so that a
+// peer knows that what it opened is what was meant, and that ranks of one process find each other's
+// slabs.
 #pragma once
 
 #include <sys/random.h>
@@ -32,8 +33,8 @@ inline Identity new_identity() {
     return identity;
 }
 
-// The slabs of this process, for ranks that are threads of it: they share the object, and it stays until
-// the last of them lets go.
+// The slabs of this process, for ranks that are threads of it: they share the object, and it stays
+// until the last of them lets go.
 template <class OwnSlab>
 class SlabRegistry {
 public:
