@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -106,33 +107,35 @@ def test_random_sizes_and_delays() -> None:
 def _two_threads(exchange: pyrdnaar.Exchange) -> None:
     """Two threads and two streams on one communicator: all ranks make the same calls, in whatever
     order, so every result is right; the order does not show, since all calls are alike."""
-    with Rank(exchange, 4096) as rank:
+    with Rank(exchange, 4096) as rank, ExitStack() as stack:
         inputs = rank.inputs(500, "fp32", 1)
         wanted = reference.expected(inputs, "sum")
         rank.input.write(inputs[rank.rank], stream=rank.stream)
+        library, device = rank.comm.library, rank.comm.device
+        # What allocates or frees may wait for kernels, so it is done before and after.
+        streams = [stack.enter_context(rank.comm.stream()) for _ in range(2)]
+        outs = [stack.enter_context(pyrdnaar.DeviceBuffer(library, 4096, device)) for _ in streams]
         errors: list[BaseException] = []
 
-        def work(library: pyrdnaar.Library) -> None:
+        def work(stream: pyrdnaar.Stream, out: pyrdnaar.DeviceBuffer) -> None:
             try:
-                with (
-                    rank.comm.stream() as stream,
-                    pyrdnaar.DeviceBuffer(library, 4096, rank.comm.device) as out,
-                ):
-                    for _ in range(50):
-                        rank.comm.all_reduce_ptr(
-                            rank.input.ptr, out.ptr, 500, "fp32", stream=stream
-                        )
-                    seen = out.read(np.empty(500, np.float32), stream=stream)
-                    assert reference.wrong_elements(seen, wanted) == 0
+                for _ in range(50):
+                    rank.comm.all_reduce_ptr(rank.input.ptr, out.ptr, 500, "fp32", stream=stream)
+                seen = out.read(np.empty(500, np.float32), stream=stream)
+                assert reference.wrong_elements(seen, wanted) == 0
             except BaseException as error:
                 errors.append(error)
 
-        threads = [threading.Thread(target=work, args=(rank.comm.library,)) for _ in range(2)]
+        exchange.all_gather(b"ready")
+        threads = [
+            threading.Thread(target=work, args=pair) for pair in zip(streams, outs, strict=True)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
+        exchange.all_gather(b"done")
         if errors:
             raise errors[0]
 
