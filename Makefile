@@ -50,9 +50,9 @@ SRC := libhiprdnaar/src
 INCLUDES := -Ilibhiprdnaar/include
 # -ffp-contract=off: a fused multiply-add would round differently from one build to the next.
 # -Wno-maybe-uninitialized: of arrays of kMaxW only the first `world` elements are set and used, which
-# g++ cannot know; the sanitizer builds check what runs.
+# g++ cannot know; the sanitizer builds check what runs. (clang++ does not know that warning.)
 COMMON := -std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffp-contract=off \
-          -Wall -Wextra -Werror -Wno-psabi -Wno-maybe-uninitialized -pthread $(OPT) $(SANITIZE) $(INCLUDES) -MMD -MP
+          -Wall -Wextra -Werror -Wno-unknown-warning-option -Wno-psabi -Wno-maybe-uninitialized -pthread $(OPT) $(SANITIZE) $(INCLUDES) -MMD -MP
 # A library without sanitizers brings its own C++ runtime, so that it loads anywhere.
 LINK_RUNTIME := $(if $(SANITIZE),,-static-libstdc++ -static-libgcc)
 

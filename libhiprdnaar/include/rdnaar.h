@@ -326,7 +326,8 @@ RDNAAR_API rdnaar_status rdnaar_plan(rdnaar_comm *comm, uint64_t count, uint32_t
  *
  * Once the communicator is aborted, out is filled with NaN by calls already queued, and new calls
  * return E_ABORTED at once without touching out. On the host library's NULL stream a call that
- * itself aborts returns E_ABORTED.
+ * itself aborts returns E_ABORTED. A stream that was not made by rdnaar_stream_create() must live
+ * until the communicator's next call on another stream, or until it is destroyed.
  */
 RDNAAR_API rdnaar_status rdnaar_all_reduce(rdnaar_comm *comm, const void *in, void *out,
                                            uint64_t count, uint32_t dtype, uint32_t op,

@@ -28,16 +28,21 @@ COMPILER = shutil.which(os.environ.get("DEVICE_CXX", "clang++-19"))
 TARGETS = ("gfx1030", "gfx1100", "gfx1201")
 LANE = "src/device/lane_amd.h"
 
+# A machine may lack the tools; one that tests every change (CI) may not.
+MAY_SKIP = "CI" not in os.environ
+
 pytestmark = pytest.mark.skipif(
-    find_objdump() is None, reason="llvm-objdump is missing: on Debian, apt install llvm-19"
+    MAY_SKIP and find_objdump() is None,
+    reason="llvm-objdump is missing: on Debian, apt install llvm-19",
 )
 needs_compiler = pytest.mark.skipif(
-    COMPILER is None, reason="no compiler for AMD GPUs: on Debian, apt install clang-19 lld-19"
+    MAY_SKIP and COMPILER is None,
+    reason="no compiler for AMD GPUs: on Debian, apt install clang-19 lld-19",
 )
 
 
 def test_library_keeps_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    if not LIBRARY.exists():
+    if MAY_SKIP and not LIBRARY.exists():
         pytest.skip(f"{LIBRARY} is missing: run `make hip`")
     command = [sys.executable, str(ROOT / "tools" / "isa_contract.py"), str(LIBRARY)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)

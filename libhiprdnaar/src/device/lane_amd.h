@@ -196,7 +196,7 @@ RDNAAR_FN bool wave_elect(bool b) {
 
 // Each wave writes its vote to a word of its own in LDS; two sets in turn, since a wave may cast
 // its next vote while another still reads this one. It waits for loads and LDS alone: the pushes of
-// `ll` need not have arrived.
+// `ll` need not have arrived (clang 19 waits for them all the same on gfx11 and gfx12).
 RDNAAR_FN bool block_any(bool b, uint32_t turn, uint32_t threads) {
     static __attribute__((shared)) uint32_t votes[2][kWave];
     const uint32_t wave = thread_index() / kWave, lane = thread_index() % kWave;

@@ -29,12 +29,10 @@ RDNAAR_FN void all_reduce(Lane &lane, const Call &call) {
     if constexpr (kAlgo == kAlgoLl) {
         ok = Ll<Lane, T, kOp, kMaxW>{lane, call, entry, tensor, flip, divisor, false}.run();
     } else if constexpr (kAlgo == kAlgoOneshot) {
-        ok = Oneshot<Lane, T, kOp, kMaxW>{lane,   call, uniform(lane, entry),
-                                          tensor, flip, divisor}
+        ok = Oneshot<Lane, T, kOp, kMaxW>{lane, call, uniform(lane, entry), tensor, flip, divisor}
                  .run();
     } else {
-        ok = Twoshot<Lane, T, kOp, kMaxW>{lane,   call, uniform(lane, entry),
-                                          tensor, flip, divisor}
+        ok = Twoshot<Lane, T, kOp, kMaxW>{lane, call, uniform(lane, entry), tensor, flip, divisor}
                  .run();
     }
     if (!ok) poison<Lane, T>(lane, call, kAlgo == kAlgoTwoshot ? call.world : 1);

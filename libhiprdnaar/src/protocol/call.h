@@ -10,12 +10,12 @@ namespace rdnaar {
 // the last block to have read them advances them (counted, never waited for). They are not kernel
 // arguments, since a captured graph would freeze those.
 struct Counters {
-    uint64_t call;      // number of the call, from 0
-    uint64_t round;     // number of the first round of the call; a call has one round per piece
-    uint32_t arrived;   // blocks of the current call that have read the two words above
-    uint32_t claimed;   // 1 once a thread has won the right to write the abort record
-    uint32_t late;      // waits that took longer than late_ms: counted here, since the record may be
-                        // in host memory, where a device cannot count atomically
+    uint64_t call;     // number of the call, from 0
+    uint64_t round;    // number of the first round of the call; a call has one round per piece
+    uint32_t arrived;  // blocks of the current call that have read the two words above
+    uint32_t claimed;  // 1 once a thread has won the right to write the abort record
+    uint32_t late;     // waits that took longer than late_ms: counted here, since the record may be
+                       // in host memory, where a device cannot count atomically
     uint32_t reserved;
 };
 static_assert(sizeof(Counters) == 32, "no hidden padding");
@@ -49,14 +49,14 @@ static_assert(sizeof(LateLine) == 64, "one line");
 struct Call {
     const void *in;
     void *out;
-    uint64_t count;  // elements
+    uint64_t count;                  // elements
     unsigned char *slab[kMaxWorld];  // [k]: of rank (rank + k) mod world; 0 is the own one
     Counters *counters;
     AbortLine *abort_line;
     LateLine *late_line;
     Layout layout;
     uint64_t signature;
-    uint64_t piece_bytes;  // bytes of the message per round, a multiple of kLine; the last may be less
+    uint64_t piece_bytes;  // of the message per round: a multiple of kLine, but the last
     uint64_t timeout_ticks, warmup_timeout_ticks, late_ticks;  // of Lane::now()
     uint32_t rank, world;
     uint32_t algo, op;

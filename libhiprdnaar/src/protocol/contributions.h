@@ -46,7 +46,8 @@ RDNAAR_FN V fold_in_rank_order(const V &own, const V (&peer)[kMaxW - 1], const C
             if (p < uint32_t(kMaxW) - 1) v = choose(p < call.rank, peer[p], v);
             fold.add(v, flip);
         }
-    return fold.template finish<kMaxW == 2>(flip, divisor);
+    constexpr bool kTwo = kMaxW == 2;
+    return fold.template finish<kTwo>(flip, divisor);
 }
 
 }  // namespace rdnaar

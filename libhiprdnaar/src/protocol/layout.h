@@ -79,7 +79,8 @@ RDNAAR_FN uint64_t card_offset(uint64_t call, uint32_t source) {
 
 RDNAAR_FN uint64_t flag_offset(uint32_t phase, uint64_t round, uint32_t source, uint32_t block) {
     return kFlagsOffset +
-           (((uint64_t(phase) * 2 + (round & 1)) * kMaxWorld + source) * kMaxBlocks + block) * kLine;
+           (((uint64_t(phase) * 2 + (round & 1)) * kMaxWorld + source) * kMaxBlocks + block) *
+               kLine;
 }
 
 // Offset of a source's slot in a region of slots of `slot` bytes.

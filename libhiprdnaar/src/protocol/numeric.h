@@ -51,8 +51,7 @@ template <class U, class F = typename FloatsOf<U>::type>
 RDNAAR_FN F half_bits_to_float(U h) {
     const U magnitude = (h & 0x7FFFu) << 13;
     const F scaled = bit_cast<F>(magnitude) * 5.192296858534828e33f;  // 2^112
-    const U inf_or_nan =
-        select((h & 0x7C00u) == 0x7C00u, splat<U>(0x7F800000u), splat<U>(0u));
+    const U inf_or_nan = select((h & 0x7C00u) == 0x7C00u, splat<U>(0x7F800000u), splat<U>(0u));
     return bit_cast<F>(U(bit_cast<U>(scaled) | inf_or_nan | (h & 0x8000u) << 16));
 }
 
@@ -66,7 +65,7 @@ RDNAAR_FN U float_to_half_bits(F f) {
     const U normal = (magnitude - 0x38000000u + 0xFFFu + odd) >> 13;
     // Adding 1/2 lets the adder round at the place of the last bit of a subnormal half.
     const U subnormal = bit_cast<U>(F(bit_cast<F>(magnitude) + 0.5f)) - 0x3F000000u;
-    U half = select(magnitude < 0x38800000u, subnormal, normal);            // 2^-14
+    U half = select(magnitude < 0x38800000u, subnormal, normal);              // 2^-14
     half = select(magnitude >= 0x47800000u, splat<U>(0x7C00u), half) | sign;  // 2^16
     return select(magnitude > 0x7F800000u, splat<U>(0x7E00u), half);
 }

@@ -60,7 +60,7 @@ struct Oneshot {
     // False: aborted.
     RDNAAR_FN bool run() {
         if (!advance(lane, call, entry)) return false;
-                for (uint32_t index = 0; index < call.pieces; index++) {
+        for (uint32_t index = 0; index < call.pieces; index++) {
             const Piece piece = tensor.piece(call, index);
             const uint64_t round = entry.round + index;
             push(piece, round);

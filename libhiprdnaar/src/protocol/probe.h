@@ -19,8 +19,8 @@ constexpr uint32_t kProbeStore = 0, kProbeLoad = 1, kProbeLatency = 2, kProbeOrd
 
 // Written by the kernel, read by the host after it has ended.
 struct alignas(64) ProbeLine {
-    uint64_t ticks;      // kProbeLatency: for all round trips; kProbeVisible: until the word was seen
-    uint64_t wrong;      // kProbeOrder: vectors older than their flag, as one thread counted them
+    uint64_t ticks;  // kProbeLatency: for all round trips; kProbeVisible: until the word was seen
+    uint64_t wrong;  // kProbeOrder: vectors older than their flag, as one thread counted them
     uint32_t timed_out;  // 1: the other side did not come in time
     uint32_t padding[11];
 };

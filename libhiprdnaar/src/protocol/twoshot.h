@@ -83,15 +83,14 @@ struct Twoshot {
             const Slice slice = slice_of(piece, call.world, owner);
             const uint64_t from = slot(call, call.layout.gather, owner, round);
             for (Index i = slice.begin + lane.first(); i < slice.end; i += lane.stride())
-                tensor.store(lane, piece, i,
-                             lane.get(own_slab(call), from, i - slice.begin));
+                tensor.store(lane, piece, i, lane.get(own_slab(call), from, i - slice.begin));
         }
     }
 
     // False: aborted.
     RDNAAR_FN bool run() {
         if (!advance(lane, call, entry)) return false;
-                for (uint32_t ahead = 0; ahead <= call.pieces; ahead++) {
+        for (uint32_t ahead = 0; ahead <= call.pieces; ahead++) {
             if (ahead < call.pieces) scatter(tensor.piece(call, ahead), entry.round + ahead);
             if (ahead == 0) continue;
             const uint32_t index = ahead - 1;

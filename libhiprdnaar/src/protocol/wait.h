@@ -21,8 +21,7 @@ RDNAAR_FN void note_late(Lane &lane, const Call &call, const Entry &entry, uint3
 // Calls probe() until no lane of the wave misses anything. False: the call is aborted.
 // probe() returns Missing; it may be called again on a lane that already misses nothing.
 template <class Lane, class Probe>
-RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t phase,
-                    Probe probe) {
+RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t phase, Probe probe) {
     uint64_t start = 0, now = 0, word = 0;
     uint32_t last_peer_plus_1 = 0, reason = 0;
     bool expired = false;
