@@ -83,6 +83,11 @@ class Transport(IntEnum):
     HOST = 2
 
 
+class Memory(IntEnum):
+    AUTO = 0
+    ORDINARY = 1
+
+
 class Reason(IntEnum):
     NONE = 0
     TIMEOUT = 1
@@ -169,6 +174,8 @@ class Config(Structure):
         ("late_ms", c_uint32),
         ("debug", c_uint32),
         ("group_id", c_uint8 * 16),
+        ("memory", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -302,6 +309,8 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("rdnaar_device_count", c_int32, [POINTER(c_uint32)]),
     # rdnaar_status rdnaar_device_info(uint32_t index, rdnaar_device_info_t *info);
     Function("rdnaar_device_info", c_int32, [c_uint32, POINTER(DeviceInfo)]),
+    # rdnaar_status rdnaar_peer_access(uint32_t from, uint32_t to, uint32_t *access);
+    Function("rdnaar_peer_access", c_int32, [c_uint32, c_uint32, POINTER(c_uint32)]),
     # uint32_t rdnaar_sizeof(uint32_t which);
     Function("rdnaar_sizeof", c_uint32, [c_uint32]),
     # rdnaar_status rdnaar_config_init(rdnaar_config *config, uint32_t struct_size);

@@ -85,6 +85,12 @@ class Library:
         self.check(self.c.rdnaar_device_info(index, byref(info)))
         return DeviceInfo.of(info)
 
+    def peer_access(self, source: int, target: int) -> bool:
+        """Whether device `source` can reach the memory of device `target`."""
+        access = ctypes.c_uint32()
+        self.check(self.c.rdnaar_peer_access(source, target, byref(access)))
+        return bool(access.value)
+
     def status_name(self, status: int) -> str:
         """ "E_TOO_LARGE" for 2; "E_UNKNOWN" for a code the library does not know."""
         return text(self.c.rdnaar_status_name(status))

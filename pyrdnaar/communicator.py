@@ -71,9 +71,11 @@ class Communicator:
         backend: str = "auto",
         device: int | None = None,
         config: Config | None = None,
+        slab_memory: str = "auto",
     ) -> None:
+        """`slab_memory` "ordinary" is for the probe alone, see rdnaar_memory."""
         self._comm: int | None = None
-        started = startup.start(rank, world_size, exchange, backend, device, config)
+        started = startup.start(rank, world_size, exchange, backend, device, config, slab_memory)
         self.rank = rank
         self.world_size = world_size
         self.library = started.library
@@ -161,15 +163,18 @@ class Communicator:
 
     def all_reduce_ptr(
         self,
-        in_ptr: int,
-        out_ptr: int,
+        in_ptr: Any,
+        out_ptr: Any,
         count: int,
         dtype: str,
         op: str = "sum",
         algo: str = "auto",
-        stream: Stream | int = 0,
+        stream: Any = 0,
     ) -> None:
         """The same on raw memory: `count` elements of `dtype` ("fp16", "bf16", "fp32").
+
+        A pointer is an address, or an object that stands for one: of hip-python, or any with
+        `__cuda_array_interface__` or `__int__`. A stream likewise: a Stream, or the runtime's own.
 
         The memory must stay valid until `stream` has passed the call; with stream 0 on the host
         library, until it returns.
@@ -180,20 +185,27 @@ class Communicator:
 
     def _reduce(
         self,
-        in_ptr: int,
-        out_ptr: int,
+        in_ptr: Any,
+        out_ptr: Any,
         count: int,
         dtype: int,
         op: str,
         algo: str,
-        stream: Stream | int,
+        stream: Any,
     ) -> None:
         op_code, algo_code = code(OPS, "op", op), code(ALGOS, "algo", algo)
         handle = int(stream)
         if handle:
             self._queued = True
         status = self.library.c.rdnaar_all_reduce(
-            self._open(), in_ptr, out_ptr, count, dtype, op_code, algo_code, handle
+            self._open(),
+            _address(in_ptr),
+            _address(out_ptr),
+            count,
+            dtype,
+            op_code,
+            algo_code,
+            handle,
         )
         if status:
             raise self._error(status)
@@ -409,6 +421,12 @@ class Communicator:
     def __repr__(self) -> str:
         state = "closed" if self.closed else self.library.backend
         return f"<Communicator rank {self.rank} of {self.world_size}, {state}>"
+
+
+def _address(pointer: Any) -> int:
+    """The address that `pointer` is or stands for."""
+    interface = getattr(pointer, "__cuda_array_interface__", None)
+    return int(pointer if interface is None else interface["data"][0])
 
 
 def _not_on_a_device(*_: object) -> int:

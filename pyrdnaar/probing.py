@@ -33,6 +33,7 @@ class Step(NamedTuple):
     width: int = 16
     iterations: int = 1
     nbytes: int = 0
+    timeout_ms: int = 5000
 
     @property
     def both(self) -> bool:
@@ -72,6 +73,30 @@ def run(
     return rows
 
 
+def run_ordinary(comm: Communicator, exchange: Exchange) -> list[dict[str, Any]]:
+    """Whether a running kernel sees a peer's store to ordinary memory: `comm` has slabs of it.
+
+    It need not: what is seen is a fact about the machine, not a failure.
+    """
+    rows = []
+    pairs = [(a, b) for a in range(comm.world_size) for b in range(comm.world_size) if a != b]
+    with comm.stream() as stream:
+        for session, (source, target) in enumerate(pairs, 1):
+            step = Step("visible", source, target, timeout_ms=200)
+            outcomes = exchange.all_gather(_outcome(comm, step, session, stream).encode())
+            seen = json.loads(outcomes[target])
+            rows.append(
+                {
+                    "kind": "visible-ordinary",
+                    "from": source,
+                    "to": target,
+                    "ok": "error" not in seen,
+                    "seen": seen.get("timed_out") is False,
+                }
+            )
+    return rows
+
+
 def _outcome(comm: Communicator, step: Step, session: int, stream: Stream) -> str:
     """What this rank measured, as JSON; {} if it has no part in the step."""
     if comm.rank != step.source and not (step.both and comm.rank == step.target):
@@ -85,6 +110,7 @@ def _outcome(comm: Communicator, step: Step, session: int, stream: Stream) -> st
             width=step.width,
             iterations=step.iterations,
             nbytes=step.nbytes,
+            timeout_ms=step.timeout_ms,
             stream=stream,
         )
     except RdnaarError as error:

@@ -44,6 +44,7 @@ def start(
     backend: str,
     device: int | None,
     config: Config | None,
+    slab_memory: str = "auto",
 ) -> Started:
     """This rank's ready communicator, or the same Disabled on every rank."""
     found: dict[str, Any] = {}
@@ -74,6 +75,7 @@ def start(
     if device is None:
         device = rank % max(1, library.device_count())
     raw = _raw_config(library, settings, rank, world_size, device, bytes.fromhex(facts[0]["group"]))
+    raw.memory = _abi.Memory[slab_memory.upper()]
     comm = c_void_p()
 
     def export() -> Facts:

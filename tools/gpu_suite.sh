@@ -48,6 +48,9 @@ PYRDNAAR_TEST_TRANSPORT=host step transport-host 200 $tests tests/collective -k 
 step demo 120 $python -m pyrdnaar demo $ranks --backend "$backend"
 step selftest 120 $python -m pyrdnaar selftest $ranks --backend "$backend"
 step probe 120 $python -m pyrdnaar probe $ranks $together --backend "$backend"
+if [ "$gpus" -gt 1 ]; then
+    step latency 150 $python tools/gpu_latency.py "$backend" "$gpus" bf16
+fi
 if command -v compute-sanitizer > /dev/null; then
     # Asking whether a pointer is known is an error of the API when it is not.
     step memcheck 200 compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
@@ -57,7 +60,7 @@ if command -v compute-sanitizer > /dev/null; then
         $python -m pyrdnaar selftest -n 2 --backend "$backend" -e 8K
 fi
 
-for log in info demo selftest probe; do
+for log in info demo selftest probe latency; do
     echo "---- $log"
     cat "$out/$log.log" 2> /dev/null
 done

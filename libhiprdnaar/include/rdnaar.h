@@ -151,6 +151,14 @@ typedef enum rdnaar_transport {
     RDNAAR_TRANSPORT_COUNT
 } rdnaar_transport;
 
+typedef enum rdnaar_memory {
+    RDNAAR_MEMORY_AUTO = 0, /* what peers' stores are seen in during a kernel: uncached on AMD */
+    RDNAAR_MEMORY_ORDINARY =
+        1, /* what rdnaar_malloc() gives; for probes alone: on AMD GPUs a running
+                                   kernel need not see a peer's store to it */
+    RDNAAR_MEMORY_COUNT
+} rdnaar_memory;
+
 /* Why a communicator was aborted. */
 typedef enum rdnaar_reason {
     RDNAAR_REASON_NONE = 0,
@@ -209,6 +217,9 @@ RDNAAR_API rdnaar_status rdnaar_device_count(uint32_t *count);
 /* Local. Describes device `index`. Never creates a context on another device. */
 RDNAAR_API rdnaar_status rdnaar_device_info(uint32_t index, rdnaar_device_info_t *info);
 
+/* Local. 1 into *access if device `from` can reach the memory of device `to`, which may be itself. */
+RDNAAR_API rdnaar_status rdnaar_peer_access(uint32_t from, uint32_t to, uint32_t *access);
+
 typedef enum rdnaar_struct {
     RDNAAR_STRUCT_BUILD_INFO = 0,
     RDNAAR_STRUCT_DEVICE_INFO = 1,
@@ -247,6 +258,8 @@ typedef struct rdnaar_config {
     uint32_t debug;             /* reserved for diagnostics; 0 */
     uint8_t group_id[16];       /* the same random bytes on all ranks; blobs of another group are
                                     refused. All zero: not checked. */
+    uint32_t memory;            /* rdnaar_memory of the slab */
+    uint32_t reserved;
 } rdnaar_config;
 
 /*

@@ -71,11 +71,21 @@ def _work(exchange: Exchange, backend: str, config: Config) -> Report:
         if progress:
             progress.clear()
         device = comm.library.device(comm.device)
+        with Communicator(
+            rank, world_size, exchange, backend, config=config, slab_memory="ordinary"
+        ) as ordinary:
+            rows += probing.run_ordinary(ordinary, exchange)
+        devices = [int(raw) for raw in exchange.all_gather(str(comm.device).encode())]
+        access = [comm.library.peer_access(comm.device, other) for other in devices]
         link = link_of(device.pci_bus_id)
         return {
             "library": comm.library.path,
             "backend": comm.library.backend,
-            "device": {**asdict(device), "link": asdict(link) if link else None},
+            "device": {
+                **asdict(device),
+                "link": asdict(link) if link else None,
+                "peer_access": access,
+            },
             "rows": rows,
         }
 
@@ -116,12 +126,14 @@ def _verdict(rows: list[dict[str, Any]], bad: list[dict[str, Any]]) -> str:
 
 def _print(data: dict[str, Any]) -> None:
     click.echo(f"{data['backend']} library {data['library']}")
-    click.echo(f"{'rank':>4} {'architecture':>12} {'PCI bus id':>12}  link")
+    click.echo(f"{'rank':>4} {'architecture':>12} {'PCI bus id':>12}  {'reaches':>16}  link")
     for rank, device in enumerate(data["ranks"]):
         link = device["link"]
         text = f"{link['gt_s']:g} GT/s x{link['width']}" if link else "not told by /sys"
+        reaches = " ".join(str(r) for r, can in enumerate(device["peer_access"]) if can)
         click.echo(
-            f"{rank:>4} {device['architecture']:>12} {device['pci_bus_id'] or '-':>12}  {text}"
+            f"{rank:>4} {device['architecture']:>12} {device['pci_bus_id'] or '-':>12}  "
+            f"{reaches:>16}  {text}"
         )
     head = " ".join(f"{f'{kind} {w}':>9}" for kind in ("store", "load") for w in probing.WIDTHS)
     click.echo("GB/s by bytes per access; from == to: the own slab")
@@ -131,6 +143,11 @@ def _print(data: dict[str, Any]) -> None:
         for target in range(world):
             cells = [row for row in data["rows"] if (row["from"], row["to"]) == (source, target)]
             click.echo(f"{source:>4} {target:>4} {_cells(cells)}")
+    ordinary = [row["seen"] for row in data["rows"] if row["kind"] == "visible-ordinary"]
+    click.echo(
+        f"ordinary memory: a running kernel saw the peer's store on {sum(ordinary)} of "
+        f"{len(ordinary)} pairs"
+    )
     click.echo(data["verdict"])
 
 

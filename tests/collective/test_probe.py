@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyrdnaar
-from pyrdnaar import probing
+from pyrdnaar import probing, reference
 
-from .raw import ALGOS, BACKEND, Rank
+from .raw import ALGOS, BACKEND, Rank, config
 
 
 def _all(exchange: pyrdnaar.Exchange) -> list[dict[str, Any]]:
@@ -40,6 +41,61 @@ def test_every_pair_is_measured(world: int) -> None:
         assert {(r["from"], r["to"]) for r in of_kind} == {(a, b) for a, b in pairs if a != b}
         assert all(r[field] > 0 for r in of_kind)
     assert all(r["stale"] == 0 for r in rows if r["kind"] == "order")
+
+
+def _ordinary(exchange: pyrdnaar.Exchange) -> list[dict[str, Any]]:
+    with pyrdnaar.Communicator(
+        exchange.rank, 2, exchange, BACKEND, config=config(), slab_memory="ordinary"
+    ) as comm:
+        assert comm.library.peer_access(comm.device, comm.device)
+        with pytest.raises(pyrdnaar.InvalidArgument, match="there are"):
+            comm.library.peer_access(0, 99)
+        return probing.run_ordinary(comm, exchange)
+
+
+def test_ordinary_memory_is_looked_at_too() -> None:
+    rows = pyrdnaar.run_threads(_ordinary, 2, timeout=60)[0]
+    assert [(r["from"], r["to"], r["ok"]) for r in rows] == [(0, 1, True), (1, 0, True)]
+    if BACKEND in ("host", "cuda"):  # coherent: a store is seen
+        assert all(r["seen"] for r in rows)
+
+
+class Pointer:
+    """An address as hip-python hands it out."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __int__(self) -> int:
+        return self._address
+
+
+class DeviceArray(Pointer):
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"data": (self._address, False)}
+
+    def __int__(self) -> int:
+        raise TypeError("an array is no number")
+
+
+def _foreign(exchange: pyrdnaar.Exchange) -> None:
+    with Rank(exchange, 4096) as rank:
+        inputs = rank.inputs(100, "fp32", 0)
+        rank.input.write(inputs[rank.rank], stream=rank.stream)
+        rank.comm.all_reduce_ptr(
+            DeviceArray(rank.input.ptr),
+            Pointer(rank.output.ptr),
+            100,
+            "fp32",
+            stream=Pointer(rank.stream.handle),
+        )
+        seen = rank.output.read(np.empty(100, np.float32), stream=rank.stream)
+        assert reference.wrong_elements(seen, reference.expected(inputs, "sum")) == 0
+
+
+def test_pointers_and_streams_of_other_libraries() -> None:
+    pyrdnaar.run_threads(_foreign, 2, timeout=60)
 
 
 def _alone(exchange: pyrdnaar.Exchange) -> None:

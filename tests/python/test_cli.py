@@ -185,7 +185,9 @@ def test_info(runner: CliRunner, lib: pyrdnaar.Library) -> None:
     assert data["path"] == lib.path
     assert data["backend"] == "host"
     assert len(data["devices"]) == len(lib.devices())
-    assert "no library" in _run(runner, "info", "--backend", "cuda", exit_code=3).stderr
+    # Whether that library was built or not: where there is no GPU it is of no use.
+    error = _run(runner, "info", "--backend", "cuda", exit_code=3).stderr
+    assert "no library" in error or "finds no device" in error
 
 
 # ---- demo and selftest -------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pyrdnaar import (
+    ConfigError,
     ExchangeError,
     MpiExchange,
     PipeExchange,
@@ -272,9 +273,9 @@ def test_tcp_two_processes_with_one_rank(job: dict[str, str]) -> None:
 
 
 def test_tcp_needs_its_variables() -> None:
-    with pytest.raises(ExchangeError, match="no launcher's variables are set: RANK and WORLD_SIZE"):
+    with pytest.raises(ConfigError, match="no launcher's variables are set: RANK and WORLD_SIZE"):
         TcpExchange.from_env({})
-    with pytest.raises(ExchangeError, match="MASTER_PORT='' is not a port"):
+    with pytest.raises(ConfigError, match="MASTER_PORT='' is not a port"):
         TcpExchange.from_env({"RANK": "0", "WORLD_SIZE": "2"})
 
 
@@ -325,7 +326,7 @@ def test_launchers(environ: dict[str, str], wanted: tuple[int, int, str] | None)
 
 @pytest.mark.parametrize("rank", ["2", "-1", "x"])
 def test_nonsense_from_a_launcher(rank: str) -> None:
-    with pytest.raises(ExchangeError, match=f"RANK='{rank}'.*are not a rank"):
+    with pytest.raises(ConfigError, match=f"RANK='{rank}'.*are not a rank"):
         launched({"RANK": rank, "WORLD_SIZE": "2"})
 
 

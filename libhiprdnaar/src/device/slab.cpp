@@ -118,8 +118,8 @@ private:
 
 class OwnDeviceSlab final : public OwnSlab {
 public:
-    OwnDeviceSlab(uint32_t device, const Layout &layout)
-        : OwnSlab(device, RDNAAR_TRANSPORT_P2P), memory_(device, layout.slab_bytes, true) {
+    OwnDeviceSlab(uint32_t device, const Layout &layout, bool shared)
+        : OwnSlab(device, RDNAAR_TRANSPORT_P2P), memory_(device, layout.slab_bytes, shared) {
         Device &d = Device::get(device);
         d.fill(base(), 0, layout.slab_bytes);
         d.fill(base() + layout.ll, kSentinel, layout.oneshot - layout.ll);
@@ -295,14 +295,17 @@ std::shared_ptr<Mapping> proven(const std::shared_ptr<PeerSlab> &slab, const Gpu
 
 }  // namespace
 
-std::shared_ptr<Slab> create_slab(uint32_t device, const Layout &layout, uint32_t transport) {
+bool peer_access(uint32_t from, uint32_t to) { return from == to || can_reach(from, to); }
+
+std::shared_ptr<Slab> create_slab(uint32_t device, const Layout &layout, uint32_t transport,
+                                  uint32_t memory) {
     gpu::require_one_runtime();
     if (transport == RDNAAR_TRANSPORT_AUTO)
         transport = reaches_all(device) ? RDNAAR_TRANSPORT_P2P : RDNAAR_TRANSPORT_HOST;
     Device::get(device);  // its kernels first: an error there says most
     std::shared_ptr<OwnSlab> slab;
     if (transport == RDNAAR_TRANSPORT_P2P) {
-        slab = std::make_shared<OwnDeviceSlab>(device, layout);
+        slab = std::make_shared<OwnDeviceSlab>(device, layout, memory == RDNAAR_MEMORY_AUTO);
     } else {
         slab = std::make_shared<OwnHostSlab>(device, layout);
     }

@@ -74,6 +74,8 @@ void device_info(uint32_t index, rdnaar_device_info_t &info) {
     info.integrated = 1;
 }
 
+bool peer_access(uint32_t, uint32_t) { return true; }
+
 uint32_t resolve_device(int32_t device) {
     if (device > 0 || device < -1)
         fail(RDNAAR_E_INVALID_ARGUMENT, "device is %d, but the host library has only device 0",

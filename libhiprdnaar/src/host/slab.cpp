@@ -69,7 +69,7 @@ SlabRegistry<OwnSlab> &registry() {
 
 }  // namespace
 
-std::shared_ptr<Slab> create_slab(uint32_t, const Layout &layout, uint32_t transport) {
+std::shared_ptr<Slab> create_slab(uint32_t, const Layout &layout, uint32_t transport, uint32_t) {
     if (transport == RDNAAR_TRANSPORT_P2P)
         fail(RDNAAR_E_UNSUPPORTED,
              "transport p2p needs devices; the host library knows auto and host");

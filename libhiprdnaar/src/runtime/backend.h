@@ -21,6 +21,7 @@ std::string targets();              // what was compiled for
 std::string runtime_description();  // the GPU runtime in use; "" none
 uint32_t device_count();
 void device_info(uint32_t index, rdnaar_device_info_t &info);
+bool peer_access(uint32_t from, uint32_t to);
 uint32_t resolve_device(int32_t device);  // -1: the current one; checks the range
 
 // ---- What is fixed by configuration and world ---------------------------------------------------
@@ -58,7 +59,8 @@ public:
     virtual Handle handle() const = 0;
     virtual uint32_t poll_pause() const = 0;  // for Call::poll_pause
 };
-std::shared_ptr<Slab> create_slab(uint32_t device, const Layout &layout, uint32_t transport);
+std::shared_ptr<Slab> create_slab(uint32_t device, const Layout &layout, uint32_t transport,
+                                  uint32_t memory);
 
 // A peer's slab. `handle` comes from outside: all of it is checked.
 std::shared_ptr<Mapping> open_slab(uint32_t device, const Layout &layout, const Handle &handle,

@@ -184,6 +184,16 @@ rdnaar_status rdnaar_device_info(uint32_t index, rdnaar_device_info_t *info) {
     });
 }
 
+rdnaar_status rdnaar_peer_access(uint32_t from, uint32_t to, uint32_t *access) {
+    return guarded(nullptr, [&] {
+        const uint32_t count = backend::device_count();
+        if (from >= count || to >= count)
+            fail(RDNAAR_E_INVALID_ARGUMENT, "device %u or %u, but there are %u devices", from, to,
+                 count);
+        require(access, "access") = backend::peer_access(from, to);
+    });
+}
+
 rdnaar_status rdnaar_config_init(rdnaar_config *config, uint32_t struct_size) {
     return guarded(nullptr, [&] {
         require(config, "config");

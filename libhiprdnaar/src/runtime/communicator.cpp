@@ -18,7 +18,7 @@ Communicator::Communicator(const rdnaar_config &config)
       ticks_per_ms_(backend::ticks_per_ms(device_)) {
     const rdnaar_config &c = settings_.config;
     if (c.world > 1) {
-        slab_ = backend::create_slab(device_, settings_.layout, c.transport);
+        slab_ = backend::create_slab(device_, settings_.layout, c.transport, c.memory);
         call_.slab[0] = slab_->base();
         call_.poll_pause = slab_->poll_pause();
     }

@@ -48,6 +48,7 @@ Settings make_settings(const rdnaar_config &c) {
     check_range("world", c.world, 1, kMaxWorld);
     check_range("rank", c.rank, 0, c.world - 1);
     check_range("transport", c.transport, 0, RDNAAR_TRANSPORT_COUNT - 1);
+    check_range("memory", c.memory, 0, RDNAAR_MEMORY_COUNT - 1);
     check_range("algo", c.algo, 0, RDNAAR_ALGO_TWOSHOT);
     check_range("blocks", c.blocks, 0, kMaxBlocks);
     check_range("pace", c.pace, 0, kMaxPace);
@@ -126,6 +127,7 @@ uint64_t config_hash(const Settings &s) {
                               c.timeout_ms,
                               c.warmup_timeout_ms,
                               c.late_ms,
+                              c.memory,
                               s.staging.ll,
                               s.staging.oneshot,
                               s.staging.twoshot,
