@@ -8,6 +8,9 @@ usable hardware or library.
 from __future__ import annotations
 
 import errno
+import os
+import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -34,7 +37,14 @@ class _Group(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # click's: the reader has seen enough
+            _give_up_stdout()
             raise click.ClickException(str(error)) from None  # a full disk behind stdout, say
+
+
+def _give_up_stdout() -> None:
+    """What is still buffered would be written at exit, fail again, and change the exit code."""
+    with suppress(OSError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
