@@ -202,8 +202,14 @@ def _file_of(cdll: ctypes.CDLL, path: str) -> str:
 
 
 def _require_device(library: Library) -> None:
-    if library.device_count() == 0:
-        raise NoDevice(f"{library.path} finds no device that it can use.")
+    if library.device_count() > 0:
+        return
+    # Any use of a device tells why there is none.
+    stream = ctypes.c_void_p()
+    status = library.c.rdnaar_stream_create(-1, byref(stream))
+    library.c.rdnaar_stream_destroy(stream)  # NULL is fine
+    reason = library.error(status) if status else "it counts none"
+    raise NoDevice(f"{library.path} finds no device that it can use: {reason}.")
 
 
 def _remedy() -> str:

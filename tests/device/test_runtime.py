@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,3 +159,31 @@ def test_the_whole_way_to_a_communicator(
     )
     runtime = stand_in("runtime")
     assert in_new_process(hip_library, text, RDNAAR_HIP_RUNTIME=str(runtime)) == "0 0000:03:00.0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "without", "said"),
+    [
+        (None, (), "cannot be loaded"),
+        ("", ("hipExtMallocWithFlags",), "has no function hipExtMallocWithFlags"),
+        ("int hipGetDeviceCount(int *count) { return 100; }", (), "finds no GPU"),
+        ("int hipModuleLoadData(void **m, const void *i) { return 209; }", (), "was built for"),
+    ],
+    ids=["no runtime", "too old", "no GPU", "another architecture"],
+)
+def test_the_command_line_says_what_is_missing(
+    hip_library: Path, stand_in: StandIn, changes: str | None, without: tuple[str, ...], said: str
+) -> None:
+    runtime = "/nowhere.so" if changes is None else stand_in("runtime", changes, without)
+    result = subprocess.run(
+        [sys.executable, "-m", "pyrdnaar", "selftest", "--threads", "--backend", "hip"],
+        env={**os.environ, "RDNAAR_HIP_RUNTIME": str(runtime)},
+        cwd=hip_library.parent.parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 3, result
+    assert said in result.stderr, result.stderr
+    assert "Traceback" not in result.stderr
