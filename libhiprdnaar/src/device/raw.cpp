@@ -39,9 +39,8 @@ GpuEvent &event_of(void *event) { return *static_cast<GpuEvent *>(event); }
 // as threads). So the waiting is done first, out here. It costs nothing: the copy would wait anyway.
 void wait_if_pageable(const void *dst, const void *src, void *stream) {
     if (device_of(dst) >= 0 && device_of(src) >= 0) return;
-    int capturing = 0;
-    check(api().stream_is_capturing(stream, &capturing), "asking about stream %p", stream);
-    if (capturing == 0) check(api().stream_synchronize(stream), "waiting for stream %p", stream);
+    if (!is_capturing(stream))
+        check(api().stream_synchronize(stream), "waiting for stream %p", stream);
 }
 
 void copy_on_null_stream(void *dst, const void *src, uint64_t nbytes) {

@@ -24,14 +24,14 @@ Sequencers &sequencers() {
     return *s;
 }
 
+}  // namespace
+
 bool is_capturing(void *stream) {
     int status = 0;
     check(api().stream_is_capturing(stream, &status), "asking whether stream %p is captured",
           stream);
     return status != 0;
 }
-
-}  // namespace
 
 GpuSequencer::GpuSequencer(uint32_t device) : device_(device) {
     const DeviceScope scope(device);

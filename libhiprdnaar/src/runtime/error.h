@@ -2,6 +2,7 @@
 // Errors inside the library are exceptions; the C ABI turns them into a status and a text.
 #pragma once
 
+#include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <stdexcept>
@@ -25,6 +26,14 @@ struct Error {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     throw Error{status, text};
+}
+
+// A field of a public configuration struct.
+inline void check_range(const char *field, uint64_t value, uint64_t low, uint64_t high) {
+    if (value < low || value > high)
+        fail(RDNAAR_E_INVALID_ARGUMENT,
+             "config.%s is %" PRIu64 ", but must be %" PRIu64 " to %" PRIu64, field, value, low,
+             high);
 }
 
 }  // namespace rdnaar

@@ -23,13 +23,6 @@ namespace {
 constexpr uint64_t kMaxTimeoutMs = 86400000;  // a day; longer is a typing error
 constexpr uint32_t kMaxPace = 1000;
 
-void check_range(const char *field, uint64_t value, uint64_t low, uint64_t high) {
-    if (value < low || value > high)
-        fail(RDNAAR_E_INVALID_ARGUMENT,
-             "config.%s is %" PRIu64 ", but must be %" PRIu64 " to %" PRIu64, field, value, low,
-             high);
-}
-
 Plan refused(rdnaar_status status, const char *format, ...) {
     char text[160];
     va_list arguments;

@@ -14,13 +14,6 @@ static_assert(kProbeStore == uint32_t(RDNAAR_PROBE_STORE) &&
 
 namespace {
 
-void check_range(const char *field, uint64_t value, uint64_t low, uint64_t high) {
-    if (value < low || value > high)
-        fail(RDNAAR_E_INVALID_ARGUMENT,
-             "config.%s is %" PRIu64 ", but must be %" PRIu64 " to %" PRIu64, field, value, low,
-             high);
-}
-
 bool moves_bytes(uint32_t kind) { return kind == kProbeStore || kind == kProbeLoad; }
 
 void check(const rdnaar_probe_config &c, uint32_t rank, uint32_t world, uint64_t room) {
