@@ -1,7 +1,7 @@
 # hiprdnaar: `make` builds what this machine can, `make help` lists the targets.
 #
 # Variables: V=1 shows commands. DEBUG=1, ASAN=1, TSAN=1, UBSAN=1 choose a variant (ASAN and UBSAN may
-# be combined). CXX chooses the compiler of the host library.
+# be combined). FAULTS=1 builds libraries whose links and steps can be made to fail, for tests. CXX chooses the compiler of the host library.
 
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 ifneq ($(origin CXX),command line)
@@ -29,6 +29,10 @@ ifeq ($(UBSAN),1)
 VARIANT := $(VARIANT)-ubsan
 SANITIZE += -fsanitize=undefined -fno-sanitize-recover=all
 endif
+ifeq ($(FAULTS),1)
+VARIANT := $(VARIANT)-faults
+DEFINES := -DRDNAAR_FAULTS=1
+endif
 ifeq ($(TSAN),1)
 VARIANT := $(VARIANT)-tsan
 SANITIZE += -fsanitize=thread
@@ -52,13 +56,13 @@ INCLUDES := -Ilibhiprdnaar/include
 # -Wno-maybe-uninitialized: of arrays of kMaxW only the first `world` elements are set and used, which
 # g++ cannot know; the sanitizer builds check what runs. (clang++ does not know that warning.)
 COMMON := -std=c++17 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffp-contract=off \
-          -Wall -Wextra -Werror -Wno-unknown-warning-option -Wno-psabi -Wno-maybe-uninitialized -pthread $(OPT) $(SANITIZE) $(INCLUDES) -MMD -MP
+          -Wall -Wextra -Werror -Wno-unknown-warning-option -Wno-psabi -Wno-maybe-uninitialized -pthread $(OPT) $(SANITIZE) $(DEFINES) $(INCLUDES) -MMD -MP
 # A library without sanitizers brings its own C++ runtime, so that it loads anywhere.
 LINK_RUNTIME := $(if $(SANITIZE),,-static-libstdc++ -static-libgcc)
 
 ifneq ($(VARIANT),)
 ifneq ($(filter demo test,$(MAKECMDGOALS)),)
-$(error demo and test use the default build: leave DEBUG, ASAN, UBSAN and TSAN out, or make test-sanitize)
+$(error demo and test use the default build: leave DEBUG, ASAN, UBSAN, TSAN and FAULTS out, or make test-sanitize)
 endif
 endif
 
@@ -73,7 +77,8 @@ endif
 DIGEST := $(shell $(PYTHON) tools/source_digest.py libhiprdnaar)
 REVISION := $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
 
-RUNTIME_OBJECTS := $(patsubst $(SRC)/%.cpp,$(BUILD)/%.o,$(wildcard $(SRC)/runtime/*.cpp))
+RUNTIME_OBJECTS := $(patsubst $(SRC)/%.cpp,$(BUILD)/%.o,$(wildcard $(SRC)/runtime/*.cpp \
+                       $(if $(filter 1,$(FAULTS)),$(SRC)/faults/*.cpp)))
 HOST_OBJECTS := $(patsubst $(SRC)/%.cpp,$(BUILD)/%.o,$(filter-out %/kernels.cpp,$(wildcard $(SRC)/host/*.cpp)))
 ISAS := Baseline
 ifeq ($(shell uname -m),x86_64)
@@ -166,6 +171,7 @@ format: $(VENV)/installed-test ## format all sources
 	$(Q)$(IN_VENV)/clang-format -i $(SOURCES)
 
 test: lint host $(BUILD)/isa_test ## everything that runs without a GPU
+	$(Q)$(MAKE) host FAULTS=1
 	$(Q)$(BUILD)/isa_test
 	$(Q)$(IN_VENV)/pytest
 

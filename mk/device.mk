@@ -20,8 +20,9 @@ ifeq ($(origin NVCC),undefined)
 NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 endif
 
-HIP_BUILD := build/hip-$(notdir $(DEVICE_CXX))
-CUDA_BUILD := build/cuda-$(notdir $(NVCC))
+FAULTY := $(if $(filter 1,$(FAULTS)),-faults)
+HIP_BUILD := build/hip-$(notdir $(DEVICE_CXX))$(FAULTY)
+CUDA_BUILD := build/cuda-$(notdir $(NVCC))$(FAULTY)
 HIP_LIB := $(LIBDIR)/libhiprdnaar.so
 CUDA_LIB := $(LIBDIR)/libhiprdnaar_cuda.so
 
@@ -73,7 +74,7 @@ $(CUDA_BUILD)/targets: TARGETS = $(CUDA_TARGETS)
 $(HIP_BUILD)/kernels.%.co: $(SRC)/device/kernels.cu mk/device.mk
 	@mkdir -p $(@D)
 	@echo "  HIP   $< ($*)"
-	$(Q)HIP_PLATFORM=amd $(DEVICE_CXX) $(HIP_FLAGS) --offload-arch=$* \
+	$(Q)HIP_PLATFORM=amd $(DEVICE_CXX) $(HIP_FLAGS) $(DEFINES) --offload-arch=$* \
 	    -MMD -MP -MF $@.d -MT $@ -c $< -o $@
 
 $(HIP_BUILD)/kernels.bundle: $(CODE_OBJECTS) $(HIP_BUILD)/targets tools/offload_bundle.py
@@ -82,7 +83,7 @@ $(HIP_BUILD)/kernels.bundle: $(CODE_OBJECTS) $(HIP_BUILD)/targets tools/offload_
 $(CUDA_BUILD)/kernels.fatbin: $(SRC)/device/kernels.cu $(CUDA_BUILD)/targets mk/device.mk
 	@mkdir -p $(@D)
 	@echo "  CUDA  $< ($(CUDA_TARGETS))"
-	$(Q)$(NVCC) $(CUDA_FLAGS) $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+	$(Q)$(NVCC) $(CUDA_FLAGS) $(DEFINES) $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
 	    -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS)) \
 	    -MD -MP -MF $@.d -fatbin $< -o $@
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from .errors import LibraryError
 
 ABI_MAJOR = 1
-ABI_MINOR = 0
+ABI_MINOR = 1
 
 MAX_WORLD = 8
 MAX_BLOCKS = 128
@@ -95,6 +95,12 @@ class Reason(IntEnum):
     PEER_ABORTED = 3
     PEER_DEAD = 4
     USER = 5
+    RUNTIME = 6
+
+
+class SelfTestLevel(IntEnum):
+    FULL = 0
+    QUICK = 1
 
 
 class Phase(IntEnum):
@@ -199,6 +205,8 @@ class SelfTestConfig(Structure):
         ("seed", c_uint32),
         ("max_bytes", c_uint64),
         ("repeats", c_uint32),
+        ("level", c_uint32),
+        ("floor_mb_s", c_uint32),
         ("reserved", c_uint32),
     ]
 
@@ -218,6 +226,10 @@ class SelfTestReport(Structure):
         ("seen_bits", c_uint32),
         ("elapsed_us", c_uint64),
         ("text", c_char * 256),
+        ("source", c_int32),
+        ("slow", c_uint32),
+        ("slowest_target", c_uint32),
+        ("slowest_mb_s", c_uint32),
     ]
 
 
@@ -321,6 +333,8 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("rdnaar_export_buffers", c_int32, [c_void_p, c_void_p, c_uint64]),
     # rdnaar_status rdnaar_register_buffers(rdnaar_comm *comm, const void *blobs, uint32_t world);
     Function("rdnaar_register_buffers", c_int32, [c_void_p, c_void_p, c_uint32]),
+    # rdnaar_status rdnaar_transport_used(rdnaar_comm *comm, uint32_t *transport);
+    Function("rdnaar_transport_used", c_int32, [c_void_p, POINTER(c_uint32)]),
     # rdnaar_status rdnaar_plan(rdnaar_comm *comm, uint64_t count, uint32_t dtype, uint32_t op,
     #                           uint32_t algo, rdnaar_plan_t *plan);
     Function(
@@ -346,6 +360,8 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "rdnaar_probe", c_int32, [c_void_p, POINTER(ProbeConfig), POINTER(ProbeResult), c_void_p]
     ),
+    # uint32_t rdnaar_is_aborted(rdnaar_comm *comm);
+    Function("rdnaar_is_aborted", c_uint32, [c_void_p]),
     # rdnaar_status rdnaar_abort_record(rdnaar_comm *comm, rdnaar_abort_record_t *record);
     Function("rdnaar_abort_record", c_int32, [c_void_p, POINTER(AbortRecord)]),
     # rdnaar_status rdnaar_late_record(rdnaar_comm *comm, rdnaar_late_record_t *record);
@@ -354,6 +370,8 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("rdnaar_abort", c_int32, [c_void_p, c_char_p]),
     # rdnaar_status rdnaar_destroy(rdnaar_comm *comm);
     Function("rdnaar_destroy", c_int32, [c_void_p]),
+    # rdnaar_status rdnaar_destroy_now(rdnaar_comm *comm);
+    Function("rdnaar_destroy_now", c_int32, [c_void_p]),
     # rdnaar_status rdnaar_malloc(int32_t device, uint64_t nbytes, void **ptr);
     Function("rdnaar_malloc", c_int32, [c_int32, c_uint64, POINTER(c_void_p)]),
     # rdnaar_status rdnaar_free(void *ptr);

@@ -57,10 +57,16 @@ class Config:
     """The same in the first call, since peers may still be compiling."""
     late_ms: int = 2_000
     """A longer wait is noted in the late record."""
+    prove: str = "auto"
+    """Whether the links are tested before they are used: "always", "never", or "auto": unless the
+    cache folder says that this group, on these devices, with this library, has been."""
+    share_device: bool = False
+    """Allow several ranks on one GPU."""
     tune_file: str | None = None
     """Local. Where measured thresholds are kept; None: the cache directory."""
     wedge_file: str | None = None
-    """Local. Where an abort is remembered; None: the cache directory."""
+    """Local. Where an abort is remembered, and found by the next start. None: communicators write
+    and read none, adapters use the cache directory."""
     debug: int = 0
     """Local."""
 
@@ -253,6 +259,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("RDNAAR_TIMEOUT_MS", "timeout_ms", _MS, "VLLM_RDNA_AR_WAIT_MS"),
     Variable("RDNAAR_WARMUP_TIMEOUT_MS", "warmup_timeout_ms", _MS),
     Variable("RDNAAR_LATE_MS", "late_ms", _integer(0, 86_400_000)),
+    Variable("RDNAAR_PROVE", "prove", _choice("auto", "always", "never")),
+    Variable("RDNAAR_SHARE_DEVICE", "share_device", _BOOLEAN),
     Variable("RDNAAR_TUNE_FILE", "tune_file", _PATH, local=True),
     Variable("RDNAAR_WEDGE_FILE", "wedge_file", _PATH, local=True),
     Variable("RDNAAR_DEBUG", "debug", _integer(0, 2**32 - 1), local=True),

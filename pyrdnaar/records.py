@@ -165,6 +165,13 @@ class SelfTestReport:
     seen_bits: int
     elapsed_us: int
     text: str
+    source: int
+    """The rank whose data came wrong to this one; -1 if that is not known."""
+    slow: int
+    """Pairs with this rank as source that were below the floor."""
+    slowest_target: int
+    slowest_mb_s: int
+    """0: not measured."""
 
     @classmethod
     def of(cls, raw: _abi.SelfTestReport) -> SelfTestReport:
@@ -181,6 +188,10 @@ class SelfTestReport:
             seen_bits=raw.seen_bits,
             elapsed_us=raw.elapsed_us,
             text=text(raw.text),
+            source=raw.source,
+            slow=raw.slow,
+            slowest_target=raw.slowest_target,
+            slowest_mb_s=raw.slowest_mb_s,
         )
 
 

@@ -20,9 +20,16 @@ HEADER = ROOT / "libhiprdnaar" / "include" / "rdnaar.h"
 HOST_LIBRARY = ROOT / "build" / "lib" / "libhiprdnaar_host.so"
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting of the caller's shell reaches a test, except which library to test."""
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """No setting of the caller's shell reaches a test, except which library to test, and nothing is
+    written into the caller's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     launcher = {name for rank, size, _ in LAUNCHERS for name in (rank, size)}
     for name in list(os.environ):
         ours = name.startswith(("RDNAAR_", "VLLM_RDNA_AR")) and name != "RDNAAR_LIBRARY"

@@ -58,7 +58,7 @@ extern "C" {
 
 /* The ABI: same major = compatible; a higher minor only adds. The soname carries the major. */
 #define RDNAAR_ABI_MAJOR 1u
-#define RDNAAR_ABI_MINOR 0u
+#define RDNAAR_ABI_MINOR 1u
 #define RDNAAR_ABI_VERSION ((RDNAAR_ABI_MAJOR << 16) | RDNAAR_ABI_MINOR)
 
 /* The release (semantic version) of these sources. */
@@ -167,6 +167,7 @@ typedef enum rdnaar_reason {
     RDNAAR_REASON_PEER_ABORTED = 3, /* a peer gave up and said so */
     RDNAAR_REASON_PEER_DEAD = 4,    /* a peer's process is gone */
     RDNAAR_REASON_USER = 5,         /* rdnaar_abort() or rdnaar_destroy() during a call */
+    RDNAAR_REASON_RUNTIME = 6,      /* the GPU runtime refused a call that the peers make */
     RDNAAR_REASON_COUNT
 } rdnaar_reason;
 
@@ -304,6 +305,9 @@ RDNAAR_API rdnaar_status rdnaar_export_buffers(rdnaar_comm *comm, void *blob, ui
 RDNAAR_API rdnaar_status rdnaar_register_buffers(rdnaar_comm *comm, const void *blobs,
                                                  uint32_t world);
 
+/* Where this rank's slab lies, into *transport: P2P device memory, HOST host memory; AUTO: world 1. */
+RDNAAR_API rdnaar_status rdnaar_transport_used(rdnaar_comm *comm, uint32_t *transport);
+
 /* ---- The work ------------------------------------------------------------------------------ */
 
 typedef struct rdnaar_plan_t {
@@ -337,6 +341,10 @@ RDNAAR_API rdnaar_status rdnaar_plan(rdnaar_comm *comm, uint64_t count, uint32_t
  * is E_INVALID_ARGUMENT. count * element size over max_bytes is E_TOO_LARGE. Both are found
  * before anything is touched. Never allocates, never synchronises the device.
  *
+ * A peer whose process ends without rdnaar_destroy() aborts the communicator (PEER_DEAD), within
+ * milliseconds (Linux 5.3 and newer). So does a runtime that refuses a call (RUNTIME): the peers
+ * would take this rank's next call for it.
+ *
  * Once the communicator is aborted, out is filled with NaN by calls already queued, and new calls
  * return E_ABORTED at once without touching out. On the host library's NULL stream a call that
  * itself aborts returns E_ABORTED. A stream that was not made by rdnaar_stream_create() must live
@@ -348,11 +356,20 @@ RDNAAR_API rdnaar_status rdnaar_all_reduce(rdnaar_comm *comm, const void *in, vo
 
 /* ---- Self test ----------------------------------------------------------------------------- */
 
+typedef enum rdnaar_self_test_level {
+    RDNAAR_SELF_TEST_FULL = 0,  /* all dtypes and ops around all limits up to max_bytes */
+    RDNAAR_SELF_TEST_QUICK = 1, /* what a start-up can afford: see below */
+    RDNAAR_SELF_TEST_LEVEL_COUNT
+} rdnaar_self_test_level;
+
 typedef struct rdnaar_self_test_config {
     uint32_t struct_size;
     uint32_t seed;
     uint64_t max_bytes; /* largest message tried; 0: the communicator's max_bytes */
     uint32_t repeats;   /* calls per case, with new data each; 0: 2, so that both halves are used */
+    uint32_t level;     /* rdnaar_self_test_level */
+    uint32_t floor_mb_s; /* a pair of ranks whose store rate is below fails; 0: 20 on the host
+                            library, 200 on GPUs; UINT32_MAX: rates are not measured */
     uint32_t reserved;
 } rdnaar_self_test_config;
 
@@ -371,13 +388,21 @@ typedef struct rdnaar_self_test_report {
     uint32_t seen_bits;
     uint64_t elapsed_us;
     char text[256]; /* one sentence: the verdict of this rank */
+    int32_t source; /* the rank whose data came wrong to this one, as far as that is known; -1 */
+    uint32_t slow;  /* pairs with this rank as source whose store rate was below the floor */
+    uint32_t slowest_target; /* of this rank's pairs, and its rate in MB/s; 0 if not measured */
+    uint32_t slowest_mb_s;
 } rdnaar_self_test_report;
 
 /*
- * Collective and blocking. Runs every algorithm, dtype and op over sizes around every limit with
- * pseudo-random data that each rank can predict for all ranks, on memory from rdnaar_malloc().
- * `config` NULL: defaults. E_SELF_TEST when an element was wrong, E_ABORTED when a call was.
- * Every rank judges its own results: the caller combines the verdicts.
+ * Collective and blocking; bounded by the time limits of its calls. On memory from rdnaar_malloc(),
+ * with pseudo-random data that each rank can predict for all ranks:
+ *  - every algorithm over sizes around every limit, each configured one included, and through the
+ *    band from 64 KiB to 1 MiB; FULL: every dtype and op; QUICK: fp16, sum, up to 1 MiB;
+ *    where an element is wrong, what the peers have sent tells whose data is;
+ *  - the store rate of each ordered pair, one after the other.
+ * `config` NULL: defaults. E_SELF_TEST when an element was wrong or a pair below the floor,
+ * E_ABORTED when a call was. Every rank judges its own results: the caller combines the verdicts.
  */
 RDNAAR_API rdnaar_status rdnaar_self_test(rdnaar_comm *comm, const rdnaar_self_test_config *config,
                                           rdnaar_self_test_report *report, void *stream);
@@ -443,7 +468,14 @@ typedef struct rdnaar_abort_record_t {
     uint64_t seen;     /* ... and of the peer's: count | dtype << 40 | op << 48 | algo << 56 */
 } rdnaar_abort_record_t;
 
-/* Plain host read of the record: never blocks, never touches the device. E_OK either way. */
+/* 1 if the communicator is aborted; 0 if not, or for NULL. A few nanoseconds: may be asked at every
+ * step. Never blocks, never touches the device, and leaves the last error alone. */
+RDNAAR_API uint32_t rdnaar_is_aborted(rdnaar_comm *comm);
+
+/*
+ * Plain host read of the record: never blocks, never touches the device. OK either way. A call that
+ * gives up adds phase, block, epoch and time; until then, and if no call was running, those are 0.
+ */
 RDNAAR_API rdnaar_status rdnaar_abort_record(rdnaar_comm *comm, rdnaar_abort_record_t *record);
 
 typedef struct rdnaar_late_record_t {
@@ -467,12 +499,17 @@ RDNAAR_API rdnaar_status rdnaar_abort(rdnaar_comm *comm, const char *reason);
 
 /*
  * Local, not a collective; NULL is fine. Waits up to 2 s for calls still queued, then aborts them
- * and waits up to 2 s more. Afterwards the handle is gone: no other thread may be using it. Slab
- * memory that a peer still maps stays mapped there until that peer lets go of it. E_BUSY: calls are
- * stuck in a stream behind other work; the handle is gone too, and its memory is kept until the
- * process ends.
+ * and waits up to 2 s more. Then it closes the peers' memory, tells them so, and waits up to 2 s for
+ * peers in other processes to close this rank's, or to end, where it would be gone with its owner
+ * (device memory). Afterwards the handle is gone: no other thread may be using it.
+ *
+ * E_BUSY: calls are stuck in a stream behind other work, or a peer did not close this rank's memory.
+ * The handle is gone too; what is in use is kept until the process ends, and the text names it.
  */
 RDNAAR_API rdnaar_status rdnaar_destroy(rdnaar_comm *comm);
+
+/* The same without any wait, for finalizers: queued calls are not aborted, they keep everything. */
+RDNAAR_API rdnaar_status rdnaar_destroy_now(rdnaar_comm *comm);
 
 /* ---- Raw memory, streams and events: the same on every backend -------------------------------- */
 

@@ -23,6 +23,7 @@ from .env import env
 from .info import info
 from .probe import probe
 from .selftest import selftest
+from .wedge import wedge
 
 
 class _Group(click.Group):
@@ -57,5 +58,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, info, env, selftest, probe, bench):
+for _command in (demo, info, env, selftest, probe, bench, wedge):
     main.add_command(_command)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -37,7 +38,8 @@ COUNTS = (1, 1_023, 20_000, 300_000)
 def demo(ranks: int | None, backend: str, threads: bool, json_path: str | None) -> None:
     """Sum arrays of every type with every algorithm, and check every element."""
     ranks_of = group(ranks, 4, threads=threads)
-    reports = ranks_of.run(_work, backend, configuration())
+    config = replace(configuration(), prove="never")  # this does
+    reports = ranks_of.run(_work, backend, config)
     rows = [
         {**row, "wrong": sum(report["rows"][index]["wrong"] for report in reports)}
         for index, row in enumerate(reports[0]["rows"])

@@ -60,7 +60,7 @@ class Raw:
 
 def slab_mappings() -> list[str]:
     maps = Path("/proc/self/maps").read_text().splitlines()
-    return [line for line in maps if "memfd:rdnaar" in line]
+    return [line for line in maps if "memfd:rdnaar-slab" in line]
 
 
 def footprint() -> dict[str, int]:
@@ -294,7 +294,7 @@ def test_other_pid_namespace_is_an_error_that_says_so(lib: pyrdnaar.Library) -> 
 
 
 @pytest.mark.parametrize(
-    ("other", "said"), [("unsealed", b"is not the slab"), ("sealed", b"does not hold the slab")]
+    ("other", "said"), [("unsealed", b"is not memory of"), ("sealed", b"does not hold the slab")]
 )
 def test_other_memory_of_the_right_size_is_refused(
     lib: pyrdnaar.Library, other: str, said: bytes
@@ -319,7 +319,7 @@ def test_other_user_cannot_attach(lib: pyrdnaar.Library) -> None:
     slabs = [
         fd
         for fd in os.listdir(f"/proc/{pid}/fd")
-        if "memfd:rdnaar" in os.readlink(f"/proc/{pid}/fd/{fd}")
+        if "memfd:rdnaar-slab" in os.readlink(f"/proc/{pid}/fd/{fd}")
     ]
     assert len(slabs) == 1
     assert blob

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 import pyrdnaar
 from pyrdnaar.cli import main
 
-COMMANDS = ("bench", "demo", "env", "info", "probe", "selftest")
+COMMANDS = ("bench", "demo", "env", "info", "probe", "selftest", "wedge")
 SMALL = ("-b", "1K", "-e", "4K", "-w", "1", "-i", "3")
 
 ENV_GOLDEN = """\
@@ -41,6 +41,8 @@ RDNAAR_PACE                pace                          0  default
 RDNAAR_TIMEOUT_MS          timeout_ms               120000  default
 RDNAAR_WARMUP_TIMEOUT_MS   warmup_timeout_ms        300000  default
 RDNAAR_LATE_MS             late_ms                    2000  default
+RDNAAR_PROVE               prove                      auto  default
+RDNAAR_SHARE_DEVICE        share_device              False  default
 RDNAAR_TUNE_FILE           tune_file                     -  default
 RDNAAR_WEDGE_FILE          wedge_file                    -  default
 RDNAAR_DEBUG               debug                         0  default
@@ -79,11 +81,15 @@ def test_the_commands(runner: CliRunner) -> None:
     assert pyrdnaar.__version__ in _run(runner, "--version").output
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+# What can be run: `wedge` has commands of its own.
+LEAVES = (*(c for c in COMMANDS if c != "wedge"), "wedge show")
+
+
+@pytest.mark.parametrize("command", LEAVES)
 def test_help_and_usage(runner: CliRunner, command: str) -> None:
-    output = _run(runner, command, "-h").stdout
+    output = _run(runner, *command.split(), "-h").stdout
     assert "--json [PATH]" in output
-    result = _run(runner, command, "--nonsense", exit_code=2)
+    result = _run(runner, *command.split(), "--nonsense", exit_code=2)
     assert result.stdout == ""
     assert "No such option" in result.stderr
 
@@ -103,9 +109,9 @@ def test_no_library_is_exit_code_3(runner: CliRunner, command: str) -> None:
     assert "make host" in result.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", LEAVES)
 def test_a_bad_setting_is_exit_code_2(runner: CliRunner, command: str) -> None:
-    result = _run(runner, command, exit_code=2, RDNAAR_BLOCKS="many")
+    result = _run(runner, *command.split(), exit_code=2, RDNAAR_BLOCKS="many")
     assert result.stdout == ""
     assert "RDNAAR_BLOCKS='many'" in result.stderr
 
@@ -242,7 +248,7 @@ def lazy(shim: Callable[[str], Path]) -> Path:
 
 
 def test_a_library_that_does_nothing_fails_every_check(runner: CliRunner, lazy: Path) -> None:
-    environ = {"RDNAAR_LIBRARY": str(lazy)}
+    environ = {"RDNAAR_LIBRARY": str(lazy), "RDNAAR_PROVE": "never"}
     result = _run(runner, "demo", "-n", "2", exit_code=1, **environ)
     assert "WRONG" in result.stdout
     result = _run(runner, "selftest", exit_code=1, **environ)

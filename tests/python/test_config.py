@@ -30,6 +30,8 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "RDNAAR_TIMEOUT_MS": ("1500", 1500),
     "RDNAAR_WARMUP_TIMEOUT_MS": ("2500", 2500),
     "RDNAAR_LATE_MS": ("10", 10),
+    "RDNAAR_PROVE": ("Always", "always"),
+    "RDNAAR_SHARE_DEVICE": ("yes", True),
     "RDNAAR_TUNE_FILE": ("/tmp/tune", "/tmp/tune"),
     "RDNAAR_WEDGE_FILE": ("/tmp/wedge", "/tmp/wedge"),
     "RDNAAR_DEBUG": ("1", 1),

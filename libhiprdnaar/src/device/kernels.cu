@@ -11,7 +11,7 @@ namespace rdnaar {
 template <uint32_t kAlgo, class T, OpKind kOp, int kMaxW>
 RDNAAR_FN void run(const Call &call, const GridShape &shape) {
     GpuLane<kMaxW> lane(shape, call.poll_pause);
-    all_reduce<GpuLane<kMaxW>, kAlgo, T, kOp, kMaxW>(lane, call);
+    run_all_reduce<GpuLane<kMaxW>, kAlgo, T, kOp, kMaxW>(lane, call);
 }
 
 #define KERNEL(algo, kAlgo, dtype, T, op, kOp, w)                                    \

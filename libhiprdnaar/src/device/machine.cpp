@@ -95,4 +95,9 @@ Grid grid_for(uint32_t algo, uint64_t nbytes, uint32_t world, uint32_t blocks_ca
     return Grid{uint32_t(blocks), uint32_t(threads)};
 }
 
+uint32_t vector_bytes() { return 16; }
+
+// A fifth of what one lane of PCIe 3.0 carries: a link that is slower is not as it should be.
+uint32_t rate_floor_mb_s() { return 200; }
+
 }  // namespace rdnaar::backend

@@ -39,7 +39,7 @@ GpuEvent &event_of(void *event) { return *static_cast<GpuEvent *>(event); }
 // as threads). So the waiting is done first, out here. It costs nothing: the copy would wait anyway.
 void wait_if_pageable(const void *dst, const void *src, void *stream) {
     if (device_of(dst) >= 0 && device_of(src) >= 0) return;
-    if (!is_capturing(stream))
+    if (!is_recording(stream))
         check(api().stream_synchronize(stream), "waiting for stream %p", stream);
 }
 

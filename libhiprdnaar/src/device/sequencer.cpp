@@ -26,13 +26,6 @@ Sequencers &sequencers() {
 
 }  // namespace
 
-bool is_capturing(void *stream) {
-    int status = 0;
-    check(api().stream_is_capturing(stream, &status), "asking whether stream %p is captured",
-          stream);
-    return status != 0;
-}
-
 GpuSequencer::GpuSequencer(uint32_t device) : device_(device) {
     const DeviceScope scope(device);
     check(api().event_create(&event_, kEventDisableTiming), "creating an event");
@@ -57,8 +50,8 @@ void GpuSequencer::submit(const backend::Launch &launch, void *stream) {
 }
 
 void GpuSequencer::order(void *stream) {
-    if ((used_ && stream == last_) || is_capturing(stream)) return;
-    if (used_ && !is_capturing(last_)) {
+    if ((used_ && stream == last_) || backend::is_recording(stream)) return;
+    if (used_ && !backend::is_recording(last_)) {
         check(api().event_record(event_, last_), "marking the end of the last call");
         check(api().stream_wait_event(stream, event_, 0), "ordering a call after the last one");
     }
@@ -73,7 +66,7 @@ bool GpuSequencer::drain(uint32_t timeout_ms) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     bool marked = false;
     do {
-        if (!marked && !is_capturing(last_)) {
+        if (!marked && !backend::is_recording(last_)) {
             check(api().event_record(event_, last_), "marking the end of the last call");
             marked = true;
         }
@@ -100,6 +93,13 @@ void forget_stream(void *stream) {
 }
 
 namespace backend {
+
+bool is_recording(void *stream) {
+    int status = 0;
+    check(api().stream_is_capturing(stream, &status), "asking whether stream %p is captured",
+          stream);
+    return status != 0;
+}
 
 std::unique_ptr<Sequencer> create_sequencer(uint32_t device) {
     return std::make_unique<GpuSequencer>(device);

@@ -35,6 +35,4 @@ private:
 // To all sequencers.
 void forget_stream(void *stream);
 
-bool is_capturing(void *stream);
-
 }  // namespace rdnaar

@@ -47,7 +47,10 @@ std::string pci_bus_id(uint32_t device) {
 // Shared memory, pinned and mapped into one device.
 class MappedMemory {
 public:
-    MappedMemory(uint32_t device, uint64_t nbytes) : device_(device), memory_(nbytes) { map(); }
+    MappedMemory(uint32_t device, uint64_t nbytes)
+        : device_(device), memory_("rdnaar-slab", nbytes) {
+        map();
+    }
     MappedMemory(uint32_t device, const SharedMemoryAddress &address, uint64_t nbytes,
                  uint32_t peer)
         : device_(device), memory_(address, nbytes, peer) {
@@ -94,6 +97,7 @@ public:
         : device_(device), transport_(transport), identity_(new_identity()) {}
     const Identity &identity() const { return identity_; }
     uint32_t device() const { return device_; }
+    uint32_t transport() const override { return transport_; }
     // The address for a rank on `device` of this process.
     virtual unsigned char *seen_by(uint32_t device) const = 0;
     Handle handle() const override {
@@ -130,6 +134,7 @@ public:
         Device::get(device()).post_word(base() + kAbortWordOffset, word);
     }
     uint32_t poll_pause() const override { return 0; }
+    bool peers_must_close_first() const override { return true; }
     unsigned char *seen_by(uint32_t peer_device) const override {
         if (peer_device != device()) reach(peer_device);
         return base();
@@ -168,6 +173,7 @@ public:
         store_abort_word(memory_.memory().base(), word);
     }
     uint32_t poll_pause() const override { return tuning().host_poll_pause; }
+    bool peers_must_close_first() const override { return false; }
     unsigned char *seen_by(uint32_t device) const override { return memory_.seen_by(device); }
 
 private:

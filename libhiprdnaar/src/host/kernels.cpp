@@ -14,7 +14,7 @@ namespace {
 template <uint32_t kAlgo, class T, OpKind kOp, int kMaxW>
 void run(const Call &call, uint32_t spin_polls) {
     HostLane lane{spin_polls};
-    all_reduce<HostLane, kAlgo, T, kOp, kMaxW>(lane, call);
+    run_all_reduce<HostLane, kAlgo, T, kOp, kMaxW>(lane, call);
 }
 
 template <uint32_t kAlgo, class T, OpKind kOp>

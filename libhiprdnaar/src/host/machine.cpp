@@ -97,6 +97,11 @@ Thresholds default_thresholds(uint32_t world) { return Thresholds{0, world == 2 
 
 Grid grid_for(uint32_t, uint64_t, uint32_t, uint32_t) { return Grid{1, 1}; }
 
+uint32_t vector_bytes() { return 64; }  // HostVec (simd.h) on every instruction set
+
+// Far below what any machine copies, far above what a rank that gets a hundredth of a core does.
+uint32_t rate_floor_mb_s() { return 20; }
+
 namespace {
 class HostState final : public PrivateState {
 public:

@@ -10,6 +10,7 @@
 #include <cinttypes>
 #include <cstring>
 
+#include "../runtime/descriptor.h"
 #include "../runtime/error.h"
 
 namespace rdnaar {
@@ -18,25 +19,6 @@ namespace {
 
 // A peer that could cut the file short could crash this process.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-class Descriptor {
-public:
-    explicit Descriptor(int fd) : fd_(fd) {}
-    ~Descriptor() {
-        if (fd_ >= 0) close(fd_);
-    }
-    Descriptor(const Descriptor &) = delete;
-    Descriptor &operator=(const Descriptor &) = delete;
-    int get() const { return fd_; }
-    int release() {
-        const int fd = fd_;
-        fd_ = -1;
-        return fd;
-    }
-
-private:
-    int fd_;
-};
 
 [[noreturn]] void fail_errno(const char *what) {
     fail(RDNAAR_E_SYSTEM, "%s: %s", what, strerror(errno));
@@ -57,8 +39,8 @@ uint64_t pid_namespace() {
     return stat("/proc/self/ns/pid", &s) == 0 ? uint64_t(s.st_ino) : 0;
 }
 
-SharedMemory::SharedMemory(uint64_t nbytes) : nbytes_(nbytes) {
-    Descriptor fd(memfd_create("rdnaar", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+SharedMemory::SharedMemory(const char *name, uint64_t nbytes) : nbytes_(nbytes) {
+    Descriptor fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd.get() < 0) fail_errno("memfd_create");
     if (fchmod(fd.get(), 0600) != 0) fail_errno("fchmod");
     if (ftruncate(fd.get(), off_t(nbytes)) != 0)
@@ -91,7 +73,7 @@ SharedMemory::SharedMemory(const SharedMemoryAddress &address, uint64_t nbytes, 
     struct stat s;
     if (fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != geteuid() ||
         s.st_size != off_t(nbytes) || (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals)
-        fail(RDNAAR_E_PEER, "process %d has ended: its descriptor %d is not the slab of rank %u",
+        fail(RDNAAR_E_PEER, "process %d has ended: its descriptor %d is not memory of rank %u",
              address.pid, address.fd, peer);
     base_ = map_shared(fd.get(), nbytes);
 }

@@ -17,7 +17,8 @@ struct SharedMemoryAddress {
 
 class SharedMemory {
 public:
-    explicit SharedMemory(uint64_t nbytes);  // new, zeroed
+    // New, zeroed. `name` is what /proc shows.
+    SharedMemory(const char *name, uint64_t nbytes);
     // That of rank `peer`. Nothing in `address` is trusted.
     SharedMemory(const SharedMemoryAddress &address, uint64_t nbytes, uint32_t peer);
     ~SharedMemory();

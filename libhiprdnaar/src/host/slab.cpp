@@ -25,7 +25,8 @@ void store_abort_word(unsigned char *slab, uint64_t word) {
 
 class OwnSlab final : public Slab {
 public:
-    explicit OwnSlab(const Layout &layout) : memory_(layout.slab_bytes), identity_(new_identity()) {
+    explicit OwnSlab(const Layout &layout)
+        : memory_("rdnaar-slab", layout.slab_bytes), identity_(new_identity()) {
         memset(memory_.base() + layout.ll, 0xFF, layout.oneshot - layout.ll);
         static_assert(kSentinel == 0xFFFFFFFFu, "as the memset above");
         memcpy(memory_.base() + kIdentityOffset, &identity_, sizeof identity_);
@@ -33,6 +34,8 @@ public:
     unsigned char *base() const override { return memory_.base(); }
     void post_abort_word(uint64_t word) override { store_abort_word(base(), word); }
     uint32_t poll_pause() const override { return 0; }
+    uint32_t transport() const override { return RDNAAR_TRANSPORT_HOST; }
+    bool peers_must_close_first() const override { return false; }
     const Identity &identity() const { return identity_; }
     Handle handle() const override {
         const HostHandle h{identity_, memory_.address()};

@@ -2,12 +2,12 @@
 #include "stream.h"
 
 #include <sched.h>
-#include <signal.h>
 
 #include <chrono>
 #include <cstring>
 #include <set>
 
+#include "../runtime/quiet_thread.h"
 #include "kernels.h"
 #include "lane.h"
 
@@ -20,17 +20,6 @@ using BoundClock = std::chrono::system_clock;
 #else
 using BoundClock = std::chrono::steady_clock;  // nobody sets it
 #endif
-
-// Threads of the library take no signals: those are for the program's own threads.
-template <class Body>
-std::thread quiet_thread(Body body) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    std::thread thread(body);
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
-    return thread;
-}
 
 // Streams and events that exist: a handle from outside is looked up before it is used.
 template <class T>
@@ -280,6 +269,8 @@ void destroy_stream(void *stream) {
         fail(RDNAAR_E_INVALID_ARGUMENT, "%p is not a live stream of this library", stream);
     delete static_cast<HostStream *>(stream);
 }
+
+bool is_recording(void *stream) { return stream != nullptr && stream_of(stream).recording(); }
 
 void *create_event(uint32_t) {
     HostEvent *event = new HostEvent;

@@ -24,7 +24,8 @@ RDNAAR_FN bool advance(Lane &lane, const Call &call, const Entry &entry) {
     const uint64_t word = entry.abort_word;
     if (lane.barrier_any(word != 0)) {
         if (word != 0)
-            give_up(lane, call, entry, Blame{kPeerAborted, 0, int32_t(word & 0xFF), 0, 0});
+            give_up(lane, call, entry,
+                    Blame{abort_word_reason(word), 0, abort_word_rank(word), 0, 0});
         return false;
     }
     if (lane.thread() != 0) return true;

@@ -6,6 +6,10 @@
 #include "oneshot.h"
 #include "twoshot.h"
 
+#if RDNAAR_FAULTS
+#include "../faults/faulty_lane.h"
+#endif
+
 namespace rdnaar {
 
 // The public values (rdnaar.h); the runtime asserts that they agree.
@@ -36,6 +40,17 @@ RDNAAR_FN void all_reduce(Lane &lane, const Call &call) {
                  .run();
     }
     if (!ok) poison<Lane, T>(lane, call, kAlgo == kAlgoTwoshot ? call.world : 1);
+}
+
+// What kernels and host workers run.
+template <class Lane, uint32_t kAlgo, class T, OpKind kOp, int kMaxW>
+RDNAAR_FN void run_all_reduce(Lane &lane, const Call &call) {
+#if RDNAAR_FAULTS
+    FaultyLane<Lane> faulty(lane, call);
+    all_reduce<FaultyLane<Lane>, kAlgo, T, kOp, kMaxW>(faulty, call);
+#else
+    all_reduce<Lane, kAlgo, T, kOp, kMaxW>(lane, call);
+#endif
 }
 
 }  // namespace rdnaar

@@ -4,6 +4,10 @@
 
 #include "layout.h"
 
+#if RDNAAR_FAULTS
+#include "../faults/fault.h"
+#endif
+
 namespace rdnaar {
 
 // The counters of a communicator, in memory of this rank only: every block reads them at entry and
@@ -63,6 +67,9 @@ struct Call {
     uint32_t pieces;  // rounds of this call
     uint32_t pace;
     uint32_t poll_pause;  // longest pause between polls, in units of the lane; 0: own slab is near
+#if RDNAAR_FAULTS
+    Fault fault;
+#endif
 };
 
 // Signature of a call: what all ranks must agree on. 40 bits hold any count (max_bytes is limited

@@ -57,10 +57,13 @@ RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t p
     const bool seen = reason == kMismatch      ? missing.mismatch
                       : reason == kPeerAborted ? word != 0
                                                : missing.peer_plus_1 != 0;
-    const int32_t peer = int32_t(reason == kPeerAborted ? word & 0xFF : last_peer_plus_1 - 1);
-    if (seen)
-        give_up(lane, call, entry,
-                Blame{reason, phase, peer, waited, reason == kMismatch ? missing.seen : 0});
+    Blame blame{reason, phase, int32_t(last_peer_plus_1) - 1, waited, 0};
+    if (reason == kMismatch) blame.seen = missing.seen;
+    if (reason == kPeerAborted) {
+        blame.reason = abort_word_reason(word);
+        blame.peer = abort_word_rank(word);
+    }
+    if (seen) give_up(lane, call, entry, blame);
     return false;
 }
 

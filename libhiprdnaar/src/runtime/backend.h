@@ -38,6 +38,9 @@ struct Grid {
 };
 Grid grid_for(uint32_t algo, uint64_t nbytes, uint32_t world, uint32_t blocks_cap);
 
+uint32_t vector_bytes();     // of Lane::Vec
+uint32_t rate_floor_mb_s();  // of stores to a peer: less means that the link is broken
+
 // ---- Memory that peers write to ------------------------------------------------------------------
 constexpr size_t kHandleBytes = 160;  // room in the blob for the backend's own description
 struct Handle {
@@ -58,6 +61,9 @@ class Slab : public Mapping {
 public:
     virtual Handle handle() const = 0;
     virtual uint32_t poll_pause() const = 0;  // for Call::poll_pause
+    virtual uint32_t transport() const = 0;   // rdnaar_transport: where it lies
+    // Whether the memory is gone for other processes that have it open once this object is.
+    virtual bool peers_must_close_first() const = 0;
 };
 std::shared_ptr<Slab> create_slab(uint32_t device, const Layout &layout, uint32_t transport,
                                   uint32_t memory);
@@ -96,7 +102,7 @@ public:
     virtual ~Sequencer() = default;
     // Stream-ordered. Thread-safe. On the null stream of the host: when it returns, the call has run.
     virtual void submit(const Launch &launch, void *stream) = 0;
-    // Waits until all submitted calls have ended; false after timeout_ms.
+    // Waits until all submitted calls have ended; false after timeout_ms, which may be 0.
     virtual bool drain(uint32_t timeout_ms) = 0;
 };
 std::unique_ptr<Sequencer> create_sequencer(uint32_t device);
@@ -111,6 +117,8 @@ void copy(void *dst, const void *src, uint64_t nbytes, void *stream);
 void *create_stream(uint32_t device);
 void sync_stream(void *stream);
 void destroy_stream(void *stream);
+// Whether work given to the stream is recorded into a graph instead of run.
+bool is_recording(void *stream);
 void *create_event(uint32_t device);
 void record_event(void *event, void *stream);
 void sync_event(void *event);

@@ -13,7 +13,7 @@ namespace rdnaar {
 namespace {
 
 constexpr char kMagic[8] = {'R', 'D', 'N', 'A', 'A', 'R', 'B', '\n'};
-constexpr uint32_t kBlobVersion = 1;
+constexpr uint32_t kBlobVersion = 2;
 
 uint64_t checksum_of(const Blob &blob) { return fnv1a(&blob, offsetof(Blob, checksum)); }
 
@@ -33,7 +33,7 @@ bool same_text(const char (&field)[N], const std::string &text) {
 
 }  // namespace
 
-Blob make_blob(const Settings &s, const backend::Handle &handle) {
+Blob make_blob(const Settings &s, const backend::Handle &handle, const BoardHandle &board) {
     Blob b{};
     memcpy(b.magic, kMagic, sizeof kMagic);
     b.blob_version = kBlobVersion;
@@ -47,6 +47,7 @@ Blob make_blob(const Settings &s, const backend::Handle &handle) {
     b.world = s.config.world;
     b.slab_bytes = s.layout.slab_bytes;
     b.handle = handle;
+    b.board = board;
     b.checksum = checksum_of(b);
     return b;
 }
@@ -83,7 +84,7 @@ void check_blob(const Blob &b, const Settings &s, uint32_t expected_rank) {
              "): set the same RDNAAR_* variables on all ranks",
              expected_rank, b.config_hash, config_hash(s));
     // All the rest, padding included, is known as well.
-    Blob known = make_blob(s, b.handle);
+    Blob known = make_blob(s, b.handle, b.board);
     known.rank = expected_rank;
     memcpy(known.group_id, b.group_id, sizeof known.group_id);
     known.checksum = checksum_of(known);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend.h"
+#include "board.h"
 #include "plan.h"
 
 namespace rdnaar {
@@ -18,12 +19,14 @@ struct Blob {
     uint32_t rank, world;
     uint64_t slab_bytes;
     backend::Handle handle;
-    uint8_t reserved[512 - 8 - 8 - 64 - 8 - 8 - 16 - 8 - 8 - backend::kHandleBytes - 8];
+    BoardHandle board;
+    uint8_t reserved[512 - 8 - 8 - 64 - 8 - 8 - 16 - 8 - 8 - backend::kHandleBytes -
+                     sizeof(BoardHandle) - 8];
     uint64_t checksum;  // of all bytes before it
 };
 static_assert(sizeof(Blob) == RDNAAR_BLOB_BYTES, "the blob fills its size without padding");
 
-Blob make_blob(const Settings &settings, const backend::Handle &handle);
+Blob make_blob(const Settings &settings, const backend::Handle &handle, const BoardHandle &board);
 
 // Throws unless the blob is that of rank `expected_rank` of this group, made by the same library
 // with the same configuration.

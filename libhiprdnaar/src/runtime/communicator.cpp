@@ -1,26 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator.h"
 
+#include <time.h>
+#include <unistd.h>
+
 #include <cinttypes>
 #include <cstring>
+#include <vector>
 
 #include "../protocol/abort.h"
+
+#if RDNAAR_FAULTS
+#define RDNAAR_FAULT_POINT(point) faults_.at(point)
+#else
+#define RDNAAR_FAULT_POINT(point) static_cast<void>(0)
+#endif
 
 namespace rdnaar {
 
 namespace {
-constexpr uint32_t kDestroyWaitMs = 2000;  // for calls still queued, and again once aborted
+
+constexpr uint32_t kNobody = 0xFF;  // in an abort word
+
+void nap_ms(uint32_t ms) {
+    const timespec t = {0, long(ms) * 1000000};
+    nanosleep(&t, nullptr);
 }
+
+// The answer that an error leads to is that of a stream which is not.
+bool is_recording_quietly(void *stream) {
+    try {
+        return backend::is_recording(stream);
+    } catch (const Error &) {
+        return false;
+    }
+}
+
+}  // namespace
+
+// The board tells the owner that its slab is open before it is, and that it is not when it is not any
+// more; this order is what the owner's memory depends on.
+struct Communicator::Peer {
+    Peer(const Settings &settings, uint32_t device, const Blob &blob, uint32_t rank)
+        : own_rank(settings.config.rank) {
+        if (blob.board.address.pid == getpid()) {
+            // Ranks of one process share the slab: it stays until the last of them lets go.
+            slab = backend::open_slab(device, settings.layout, blob.handle, rank);
+            PeerBoard(blob.board, rank);  // checks the rest of what the blob says
+            return;
+        }
+        board = std::make_unique<PeerBoard>(blob.board, rank);
+        board->write(own_rank, Mark::kOpen);
+        try {
+            slab = backend::open_slab(device, settings.layout, blob.handle, rank);
+        } catch (...) {
+            close();
+            throw;
+        }
+    }
+    ~Peer() { close(); }
+    void close() {
+        slab.reset();
+        if (board != nullptr) board->write(own_rank, Mark::kClosed);
+    }
+
+    const uint32_t own_rank;
+    std::unique_ptr<PeerBoard> board;
+    std::shared_ptr<backend::Mapping> slab;
+};
 
 Communicator::Communicator(const rdnaar_config &config)
     : settings_(make_settings(config)),
       device_(backend::resolve_device(config.device)),
       ticks_per_ms_(backend::ticks_per_ms(device_)) {
     const rdnaar_config &c = settings_.config;
+    RDNAAR_FAULT_POINT("init");
     if (c.world > 1) {
+        board_ = std::make_shared<Board>();
         slab_ = backend::create_slab(device_, settings_.layout, c.transport, c.memory);
         call_.slab[0] = slab_->base();
         call_.poll_pause = slab_->poll_pause();
+#if RDNAAR_FAULTS
+        faults_.set_transport(slab_->transport());
+#endif
     }
     state_ = backend::create_private_state(device_);
     sequencer_ = backend::create_sequencer(device_);
@@ -36,39 +98,84 @@ Communicator::Communicator(const rdnaar_config &config)
     call_.pace = c.pace;
 }
 
-bool Communicator::close() {
-    if (sequencer_->drain(kDestroyWaitMs)) return true;
-    abort("destroyed during a call");
-    return sequencer_->drain(kDestroyWaitMs);
+Communicator::Kept Communicator::close(uint32_t wait_ms, std::string &why) {
+    if (watch_ != nullptr) watch_->stop();
+    bool ended = sequencer_->drain(wait_ms);
+    if (!ended && wait_ms != 0) {
+        abort("destroyed during a call");
+        ended = sequencer_->drain(wait_ms);
+    }
+    if (!ended) {
+        why =
+            "calls of the communicator are still on their way through a stream; its memory is kept "
+            "until the process ends";
+        return Kept::kAll;
+    }
+    for (std::shared_ptr<Peer> &peer : peers_) peer.reset();
+    for (uint32_t waited = 0;; waited++) {
+        why = who_keeps_slab_open();
+        if (why.empty()) return Kept::kNothing;
+        if (waited >= wait_ms) return Kept::kSlab;
+        nap_ms(1);
+    }
+}
+
+// Memory that is gone with its owner must outlast all who have it open. A process that has ended has
+// nothing open.
+std::string Communicator::who_keeps_slab_open() const {
+    if (slab_ == nullptr || !slab_->peers_must_close_first()) return "";
+    for (uint32_t r = 0; r < settings_.config.world; r++)
+        if (board_->mark_of(r) == Mark::kOpen && !(watch_ != nullptr && watch_->ended(r)))
+            return "rank " + std::to_string(r) +
+                   " still has this rank's memory open; it is kept until the process ends";
+    return "";
+}
+
+void Communicator::keep_slab() {
+    static std::mutex mutex;
+    static auto *const kept = new std::vector<std::shared_ptr<void>>;  // never destroyed
+    const std::lock_guard<std::mutex> lock(mutex);
+    kept->push_back(slab_);
+    kept->push_back(board_);
 }
 
 void Communicator::export_buffers(void *blob, uint64_t size) {
+    RDNAAR_FAULT_POINT("export");
     if (blob == nullptr) fail(RDNAAR_E_INVALID_ARGUMENT, "blob is NULL");
     if (size < RDNAAR_BLOB_BYTES)
         fail(RDNAAR_E_INVALID_ARGUMENT, "size is %" PRIu64 " bytes, but a blob needs %u", size,
              RDNAAR_BLOB_BYTES);
-    const Blob b = make_blob(settings_, slab_ ? slab_->handle() : backend::Handle{});
+    const Blob b = make_blob(settings_, slab_ ? slab_->handle() : backend::Handle{},
+                             board_ ? board_->handle() : BoardHandle{});
     memcpy(blob, &b, sizeof b);
 }
 
 void Communicator::register_buffers(const void *blobs, uint32_t world) {
+    RDNAAR_FAULT_POINT("register");
     const rdnaar_config &c = settings_.config;
     if (registered_) fail(RDNAAR_E_STATE, "buffers are registered already");
     if (blobs == nullptr) fail(RDNAAR_E_INVALID_ARGUMENT, "blobs is NULL");
     if (world != c.world)
         fail(RDNAAR_E_INVALID_ARGUMENT, "world is %u, but the communicator has %u ranks", world,
              c.world);
-    std::shared_ptr<backend::Mapping> opened[kMaxWorld];  // closed again if one of them fails
+    std::shared_ptr<Peer> opened[kMaxWorld];  // closed again if one of them fails
+    PeerWatch::Processes processes;
     for (uint32_t r = 0; r < world; r++) {
         Blob blob;
         memcpy(&blob, static_cast<const unsigned char *>(blobs) + r * sizeof blob, sizeof blob);
         check_blob(blob, settings_, r);
-        if (r != c.rank) opened[r] = backend::open_slab(device_, settings_.layout, blob.handle, r);
+        if (r == c.rank) continue;
+        const int32_t pid = blob.board.address.pid;
+        // Before its memory is opened: what holds that afterwards is then known to be this process.
+        if (pid != getpid()) processes[r] = open_process(pid);
+        opened[r] = std::make_shared<Peer>(settings_, device_, blob, r);
     }
+    watch_ =
+        std::make_unique<PeerWatch>(std::move(processes), [this](uint32_t r) { peer_died(r); });
     for (uint32_t r = 0; r < world; r++) {
         if (r == c.rank) continue;
         peers_[r] = opened[r];
-        call_.slab[(r + world - c.rank) % world] = opened[r]->base();
+        call_.slab[(r + world - c.rank) % world] = opened[r]->slab->base();
     }
     registered_ = true;
 }
@@ -84,7 +191,11 @@ Plan Communicator::plan(uint64_t count, uint32_t dtype, uint32_t op, uint32_t al
 
 bool Communicator::aborted() const {
     return __atomic_load_n(&state_->host_abort_line->valid, __ATOMIC_ACQUIRE) != 0 ||
-           __atomic_load_n(&user_abort_, __ATOMIC_ACQUIRE) != 0;
+           __atomic_load_n(&host_abort_, __ATOMIC_ACQUIRE) != 0;
+}
+
+uint32_t Communicator::transport() const {
+    return slab_ == nullptr ? uint32_t(RDNAAR_TRANSPORT_AUTO) : slab_->transport();
 }
 
 void Communicator::all_reduce(const void *in, void *out, uint64_t count, uint32_t dtype,
@@ -123,20 +234,55 @@ void Communicator::all_reduce(const void *in, void *out, uint64_t count, uint32_
     call.pieces = p.pieces;
     call.algo = p.algo;
     call.op = op;
-    sequencer_->submit(launch, stream);
+    try {
+#if RDNAAR_FAULTS
+        call.fault = faults_.next_call();
+#endif
+        sequencer_->submit(launch, stream);
+    } catch (const Error &e) {
+        // The peers make this call, and would take this rank's next one for it. A call that was only
+        // to be recorded is missing in a graph that will not come about.
+        const bool lost = e.status == RDNAAR_E_RUNTIME || e.status == RDNAAR_E_OUT_OF_MEMORY ||
+                          e.status == RDNAAR_E_SYSTEM;
+        if (lost && !is_recording_quietly(stream)) abort_quietly(kRuntime, kNobody, e.text);
+        throw;
+    }
     if (stream == nullptr && aborted())
         fail(RDNAAR_E_ABORTED, "the call was aborted; rdnaar_abort_record() tells why");
 }
 
 void Communicator::abort(const char *reason) {
+    abort(kUser, kNobody, reason != nullptr ? reason : "rdnaar_abort() was called");
+}
+
+void Communicator::abort(uint32_t reason, uint32_t because_of, const std::string &text) {
     if (aborted()) return;
-    const rdnaar_config &c = settings_.config;
-    __atomic_store_n(&user_abort_, 1u, __ATOMIC_RELEASE);
-    note_error(reason != nullptr ? reason : "rdnaar_abort() was called");
-    const uint64_t word = make_abort_word(kUser, c.rank);
+    const uint64_t word = make_abort_word(reason, because_of);
+    uint64_t none = 0;
+    if (!__atomic_compare_exchange_n(&host_abort_, &none, word, false, __ATOMIC_RELEASE,
+                                     __ATOMIC_RELAXED))
+        return;
+    note_error(text);
     if (slab_ != nullptr) slab_->post_abort_word(word);
-    for (const std::shared_ptr<backend::Mapping> &peer : peers_)
-        if (peer != nullptr) peer->post_abort_word(word);
+    if (reason == kPeerDead) return;  // the others see for themselves
+    for (const std::shared_ptr<Peer> &peer : peers_)
+        if (peer != nullptr)
+            peer->slab->post_abort_word(make_abort_word(kPeerAborted, settings_.config.rank));
+}
+
+void Communicator::peer_died(uint32_t rank) {
+    if (board_->mark_of(rank) == Mark::kClosed) return;  // it had finished
+    abort_quietly(kPeerDead, rank,
+                  "the process of rank " + std::to_string(rank) +
+                      " has ended without destroying its communicator");
+}
+
+// Where a runtime may take no more orders: this rank is aborted all the same, and waits are bounded.
+void Communicator::abort_quietly(uint32_t reason, uint32_t because_of, const std::string &text) {
+    try {
+        abort(reason, because_of, text);
+    } catch (...) {
+    }
 }
 
 rdnaar_abort_record_t Communicator::abort_record() const {
@@ -144,15 +290,19 @@ rdnaar_abort_record_t Communicator::abort_record() const {
     if (!aborted()) return record;
     record.valid = 1;
     record.rank = settings_.config.rank;
-    if (__atomic_load_n(&user_abort_, __ATOMIC_ACQUIRE) != 0) {
-        record.reason = kUser;
-        record.peer = -1;
-        return record;
+    const uint64_t word = __atomic_load_n(&host_abort_, __ATOMIC_ACQUIRE);
+    const bool line_valid = __atomic_load_n(&state_->host_abort_line->valid, __ATOMIC_ACQUIRE) != 0;
+    if (word != 0) {
+        record.reason = abort_word_reason(word);
+        const int32_t rank = abort_word_rank(word);
+        record.peer = rank == int32_t(kNobody) ? -1 : rank;
     }
+    if (word != 0 && !(line_valid && state_->host_abort_line->reason == record.reason))
+        return record;
     const AbortLine &line = *state_->host_abort_line;
     record.reason = line.reason;
     record.phase = line.phase;
-    record.peer = line.peer;
+    record.peer = line.peer == int32_t(kNobody) ? -1 : line.peer;
     record.block = line.block;
     record.algo = line.algo;
     record.epoch = line.call;

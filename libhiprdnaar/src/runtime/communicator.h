@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator: settings, slabs and the counters of one rank.
+//
+// Why it is aborted is known in two places. A call that gives up writes the abort line and claims it,
+// once, on the device. The host's own reasons (the caller, a dead peer, a call that the runtime
+// refused) are in host_abort_, the first of them, and go to the slabs as abort words, so that calls
+// end and record the same reason with their own details.
 #pragma once
 
 #include <mutex>
 
 #include "blob.h"
+#include "peer_watch.h"
+
+#if RDNAAR_FAULTS
+#include "../faults/injection.h"
+#endif
 
 namespace rdnaar {
 
@@ -12,9 +22,13 @@ class Communicator {
 public:
     explicit Communicator(const rdnaar_config &config);
 
-    // Ends the calls that are queued: waits, then aborts them. False when calls are still on their way
-    // through a stream after that: the object must then stay, since they use its memory.
-    bool close();
+    // Ends the calls that are queued, waiting for at most `wait_ms`, and if there is time to wait for
+    // the end of that, aborts them; then lets go of the peers' slabs and says so. The text is empty
+    // when all is done; otherwise it tells why memory must be kept:
+    enum class Kept { kNothing, kSlab, kAll };
+    Kept close(uint32_t wait_ms, std::string &why);
+    // kSlab: never freed, since a peer still has it open.
+    void keep_slab();
 
     void export_buffers(void *blob, uint64_t size);
     void register_buffers(const void *blobs, uint32_t world);
@@ -28,6 +42,7 @@ public:
     const Settings &settings() const { return settings_; }
     uint32_t device() const { return device_; }
     bool aborted() const;
+    uint32_t transport() const;
 
     // Fails unless the buffers of all ranks are registered.
     void check_ready() const;
@@ -41,16 +56,28 @@ public:
     std::string last_error() const;
 
 private:
+    struct Peer;  // what is open of another process, or of another rank of this one
+
+    void abort(uint32_t reason, uint32_t because_of, const std::string &text);
+    void abort_quietly(uint32_t reason, uint32_t because_of, const std::string &text);
+    void peer_died(uint32_t rank);
+    std::string who_keeps_slab_open() const;
+
     const Settings settings_;
     const uint32_t device_;
     const uint64_t ticks_per_ms_;
     std::shared_ptr<backend::Slab> slab_;
+    std::shared_ptr<Board> board_;
     std::shared_ptr<backend::PrivateState> state_;
     std::unique_ptr<backend::Sequencer> sequencer_;
-    std::shared_ptr<backend::Mapping> peers_[kMaxWorld];
+    std::shared_ptr<Peer> peers_[kMaxWorld];
     bool registered_ = false;
-    uint32_t user_abort_ = 0;  // 1: rdnaar_abort() came before any other reason (atomic)
-    Call call_{};              // what all calls have in common
+    uint64_t host_abort_ = 0;           // an abort word (atomic); 0: none
+    Call call_{};                       // what all calls have in common
+    std::unique_ptr<PeerWatch> watch_;  // uses what is above
+#if RDNAAR_FAULTS
+    Injection faults_{settings_.config.rank, settings_.config.world};
+#endif
 
     mutable std::mutex error_mutex_;
     std::string last_error_;
