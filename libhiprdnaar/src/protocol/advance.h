@@ -14,7 +14,9 @@ RDNAAR_FN Entry read_entry(Lane &lane, const Call &call) {
 
 // Every block comes here once per call, after its threads have read the entry. The last one to come
 // moves the counters on: no block reads them later in this call, and the next call of the stream
-// starts after this one has ended. Nobody waits, so the grid need not be resident.
+// starts after this one has ended. Nobody waits, so the grid need not be resident. An aborted call
+// counts like any other: if it did not, the next one would send cards with the number of this one,
+// and a peer that still waits in this call would take them for a call that differs.
 //
 // False if the communicator is aborted: after an abort slots may hold remains of an unfinished call,
 // so no later call may look at them. The block decides as one, since its threads may have read the
@@ -22,19 +24,16 @@ RDNAAR_FN Entry read_entry(Lane &lane, const Call &call) {
 template <class Lane>
 RDNAAR_FN bool advance(Lane &lane, const Call &call, const Entry &entry) {
     const uint64_t word = entry.abort_word;
-    if (lane.barrier_any(word != 0)) {
-        if (word != 0)
-            give_up(lane, call, entry,
-                    Blame{abort_word_reason(word), 0, abort_word_rank(word), 0, 0});
-        return false;
-    }
-    if (lane.thread() != 0) return true;
+    const bool aborted = lane.barrier_any(word != 0);
+    if (aborted && word != 0)
+        give_up(lane, call, entry, Blame{abort_word_reason(word), 0, abort_word_rank(word), 0, 0});
+    if (lane.thread() != 0) return !aborted;
     Counters *counters = call.counters;
-    if (lane.fetch_add(&counters->arrived, 1u) + 1 != lane.blocks()) return true;
+    if (lane.fetch_add(&counters->arrived, 1u) + 1 != lane.blocks()) return !aborted;
     lane.store_counter(&counters->arrived, 0u);
     lane.store_counter(&counters->call, entry.call + 1);
     lane.store_counter(&counters->round, entry.round + call.pieces);
-    return true;
+    return !aborted;
 }
 
 }  // namespace rdnaar

@@ -137,10 +137,12 @@ struct Ll {
                 // Only now is the entry waited for: its loads and those of the input overlap.
                 const Entry entry = uniform(lane, loading_entry);
                 const uint64_t round = entry.round + index;
+                // Nor is anything pushed after an abort: a peer that has not heard of it may still
+                // wait in an earlier call, for the data that lies in the same place.
                 RDNAAR_UNROLL
                 for (int u = 0; u < Lane::kBatch; u++) {
                     const Index i = first + u * lane.stride();
-                    if (i >= piece.vectors) break;
+                    if (i >= piece.vectors || entry.abort_word != 0) break;
                     if constexpr (Lane::kKeepsOwn) {
                         push(round, i, own[u]);
                     } else {
