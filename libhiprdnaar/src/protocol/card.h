@@ -60,10 +60,12 @@ RDNAAR_FN void probe_card(Lane &lane, const Call &call, const Entry &entry, uint
     missing.seen = signature;
 }
 
-// The cards of all peers, dealt over the lanes of a wave.
+// The cards of all peers, dealt over the lanes of a wave. The first mismatch ends the look: what is
+// missing besides must not take the blame for it.
 template <class Lane>
 RDNAAR_FN void probe_cards(Lane &lane, const Call &call, const Entry &entry, Missing &missing) {
-    for (uint32_t k = lane.thread() % lane.wave(); k + 1 < call.world; k += lane.wave())
+    for (uint32_t k = lane.thread() % lane.wave(); k + 1 < call.world && !missing.mismatch;
+         k += lane.wave())
         probe_card(lane, call, entry, peer_at(call, k), missing);
 }
 

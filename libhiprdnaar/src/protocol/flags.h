@@ -34,7 +34,8 @@ RDNAAR_FN bool await(Lane &lane, const Call &call, const Entry &entry, uint32_t 
     if (lane.thread() < lane.wave()) {
         ok = wait(lane, call, entry, phase == kFlagGather ? kPhaseGatherFlag : kPhaseFlag, [&] {
             Missing missing{};
-            for (uint32_t k = lane.thread(); k + 1 < call.world; k += lane.wave()) {
+            for (uint32_t k = lane.thread(); k + 1 < call.world && !missing.mismatch;
+                 k += lane.wave()) {
                 const uint32_t peer = peer_at(call, k);
                 const unsigned char *slab = own_slab(call);
                 const uint64_t at = flag_offset(phase, round, peer, lane.block());
