@@ -24,7 +24,7 @@ template <class Lane, class Probe>
 RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t phase, Probe probe) {
     uint64_t start = 0, now = 0, word = 0;
     uint32_t last_peer_plus_1 = 0, reason = 0;
-    bool expired = false;
+    bool late = false, expired = false;
     Missing missing{};
     for (uint32_t polls = 0; reason == 0; polls++) {
         missing = probe();
@@ -45,11 +45,13 @@ RDNAAR_FN bool wait(Lane &lane, const Call &call, const Entry &entry, uint32_t p
         word = load_abort_word(lane, call);
         const uint64_t bound = entry.call == 0 ? call.warmup_timeout_ticks : call.timeout_ticks;
         if (lane.any(word != 0)) reason = kPeerAborted;
+        // The lanes read their clocks one by one, so they agree on what it says.
+        late = lane.any(now - start > call.late_ticks);
         expired = lane.any(now - start > bound);
     }
     const uint64_t waited = now - start;
     if (reason == 0) {
-        if (waited > call.late_ticks && lane.elect(last_peer_plus_1 != 0))
+        if (late && lane.elect(last_peer_plus_1 != 0))
             note_late(lane, call, entry, phase, last_peer_plus_1 - 1, waited);
         return true;
     }
