@@ -38,9 +38,15 @@ fi
 echo "$gpus GPUs, $(date -u +%F)"
 tests="env PYRDNAAR_TEST_BACKEND=$backend $python -m pytest -q -p no:cacheprovider --durations=10 --maxfail=6"
 # On one GPU two processes take turns of milliseconds: threads share it at the same time.
-if [ "$gpus" -gt 1 ]; then ranks="-n $gpus" together=""; else ranks="-n 2" together="--threads"; fi
+if [ "$gpus" -gt 1 ]; then
+    ranks="-n $gpus" together=""
+else
+    ranks="-n 2" together="--threads"
+    export RDNAAR_SHARE_DEVICE=1
+fi
 
 step build 400 make -j8 "$backend"
+step build-faults 400 make -j8 "$backend" FAULTS=1
 step info 60 $python -m pyrdnaar info
 # Ranks as threads, dealt over the GPUs there are; on one GPU they share it.
 step tests 420 $tests tests/collective
