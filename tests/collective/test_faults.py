@@ -146,8 +146,7 @@ def test_broken_peer_memory_is_replaced_by_host_memory(
     fault(f"{kind},rank=1,peer=0,transport=p2p")
     for transport, fallback in _works(2, prove="always", transport="auto"):
         assert transport == "host"
-        assert "rank 1" in fallback
-        assert "rank 0" in fallback
+        assert any(text in fallback for text in ("rank 1 to rank 0", "rank 0, peer 1")), fallback
     errors = _refused(2, prove="always", transport="p2p")  # forcing the failed path is an error
     assert len({(str(e), e.rank) for e in errors}) == 1
 
