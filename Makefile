@@ -74,7 +74,8 @@ ifeq ($(shell command -v $(PYTHON)),)
 $(error $(PYTHON) is missing: on Debian, apt install python3 python3-venv)
 endif
 endif
-DIGEST := $(shell $(PYTHON) tools/source_digest.py libhiprdnaar)
+# -I: the folder of the script is the package, whose modules must not stand in for Python's.
+DIGEST := $(shell $(PYTHON) -I pyrdnaar/source_digest.py libhiprdnaar)
 REVISION := $(shell git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null)
 
 RUNTIME_OBJECTS := $(patsubst $(SRC)/%.cpp,$(BUILD)/%.o,$(wildcard $(SRC)/runtime/*.cpp \

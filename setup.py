@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The build step that pyproject.toml cannot express: the host library goes into the wheel."""
+"""The build step that pyproject.toml cannot express: the host library goes into the wheel.
+
+With it goes the digest of the sources, for `pyrdnaar info --strict` of an installed package.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Command, Distribution, setup
@@ -31,6 +35,12 @@ class BuildWithLibrary(build_py):
             target = Path(self.build_lib) / "pyrdnaar" / "lib"
             target.mkdir(parents=True, exist_ok=True)
             shutil.copy2(LIBRARY, target)
+            (target / "source_digest").write_text(source_digest(), encoding="ascii")
+
+
+def source_digest() -> str:
+    command = [sys.executable, "-I", "pyrdnaar/source_digest.py", "libhiprdnaar"]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 class BuildElsewhere(build):

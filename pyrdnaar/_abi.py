@@ -405,19 +405,31 @@ FUNCTIONS: tuple[Function, ...] = (
 )
 
 
+def missing(cdll: ctypes.CDLL) -> list[str]:
+    """The functions of the table that `cdll` lacks."""
+    return [function.name for function in FUNCTIONS if not hasattr(cdll, function.name)]
+
+
 def bind(cdll: ctypes.CDLL) -> None:
-    """Give every function of `cdll` its C types; LibraryError names the first one it lacks."""
+    """Give every function of `cdll` its C types; LibraryError names those it lacks."""
+    lacking = missing(cdll)
+    if lacking:
+        more = f" and {len(lacking) - 3} more functions" if len(lacking) > 3 else ""
+        raise LibraryError(
+            f"{cdll._name} lacks {', '.join(lacking[:3])}{more}: it is not a libhiprdnaar of ABI "
+            f"{ABI_MAJOR}.{ABI_MINOR}. Rebuild it with `make host`, or point RDNAAR_LIBRARY to the "
+            "library that belongs to this package."
+        )
+    bind_present(cdll)
+
+
+def bind_present(cdll: ctypes.CDLL) -> None:
+    """Give the functions that `cdll` has their C types."""
     for name, restype, argtypes in FUNCTIONS:
-        try:
-            function = getattr(cdll, name)
-        except AttributeError:
-            raise LibraryError(
-                f"{cdll._name} lacks the function {name}: it is not a libhiprdnaar of "
-                f"ABI {ABI_MAJOR}. Rebuild it with `make host`, or point RDNAAR_LIBRARY "
-                "to the library that belongs to this package."
-            ) from None
-        function.restype = restype
-        function.argtypes = argtypes
+        function = getattr(cdll, name, None)
+        if function is not None:
+            function.restype = restype
+            function.argtypes = argtypes
 
 
 def text(raw: bytes | None) -> str:

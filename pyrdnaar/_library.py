@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ctypes import byref, sizeof
 from pathlib import Path
 
-from . import _abi
+from . import _abi, elf
 from ._abi import text
 from .config import setting
 from .errors import BY_STATUS, InvalidArgument, LibraryError, NoDevice, RdnaarError
@@ -33,11 +33,15 @@ class Library:
     """
 
     def __init__(self, path: str) -> None:
+        # A bare name is looked up by the dynamic linker, and not in the current directory.
+        damage = elf.refusal(path) if os.sep in path and os.path.isfile(path) else ""
+        if damage:
+            raise LibraryError(f"cannot load {path}: {damage}. {_remedy()}")
         try:
             self.c = ctypes.CDLL(path)
         except OSError as error:
             raise LibraryError(f"cannot load {path}: {error}. {_remedy()}") from None
-        self.path = _file_of(self.c, path)
+        self.path = file_of(self.c, path)
         self.abi_version = self._checked_abi()
         self.backend = self.build_info().backend
 
@@ -85,6 +89,13 @@ class Library:
         self.check(self.c.rdnaar_device_info(index, byref(info)))
         return DeviceInfo.of(info)
 
+    def why_no_device(self) -> str:
+        """The reason for a device_count() of 0: any use of a device tells it."""
+        stream = ctypes.c_void_p()
+        status = self.c.rdnaar_stream_create(-1, byref(stream))
+        self.c.rdnaar_stream_destroy(stream)  # NULL is fine
+        return str(self.error(status)) if status else "it counts none"
+
     def peer_access(self, source: int, target: int) -> bool:
         """Whether device `source` can reach the memory of device `target`."""
         access = ctypes.c_uint32()
@@ -115,7 +126,7 @@ def load(backend: str = "auto", path: str | os.PathLike[str] | None = None) -> L
     """
     if backend not in BACKENDS:
         raise InvalidArgument(f"backend {backend!r} is not one of {', '.join(BACKENDS)}")
-    named = os.fspath(path) if path is not None else setting("RDNAAR_LIBRARY", os.environ)
+    named = named_file(path)
     if named:
         library = Library(named)
         if backend not in ("auto", library.backend):
@@ -155,7 +166,7 @@ class _AbsentError(LibraryError):
 
 def _load_backend(backend: str) -> Library:
     name = FILE_NAMES[backend]
-    place = next(_places(name), None)
+    place = next(places(name), None)
     if place is None:
         raise _AbsentError(f"{name} is neither in this package nor on the system")
     library = Library(place)
@@ -165,10 +176,31 @@ def _load_backend(backend: str) -> Library:
     return library
 
 
-def _places(name: str) -> Iterator[str]:
-    inside = [_HERE / "lib"]
-    if (_HERE.parent / "libhiprdnaar" / "include" / "rdnaar.h").exists():
-        inside.append(_HERE.parent / "build" / "lib")
+def named_file(path: str | os.PathLike[str] | None) -> str | None:
+    """The file that the caller or RDNAAR_LIBRARY names; None: search."""
+    if path is not None:
+        return os.fspath(path)
+    named: str | None = setting("RDNAAR_LIBRARY", os.environ)
+    return named
+
+
+def checkout() -> Path | None:
+    """The source checkout that this package lies in; None for an installed one."""
+    root = _HERE.parent
+    return root if (root / "libhiprdnaar" / "include" / "rdnaar.h").exists() else None
+
+
+def installed() -> Path:
+    """The folder of this package where a wheel has its library."""
+    return _HERE / "lib"
+
+
+def places(name: str) -> Iterator[str]:
+    """Where a library of that file name is, best first: paths, or the name for the system's."""
+    inside = [installed()]
+    root = checkout()
+    if root:
+        inside.append(root / "build" / "lib")
     for folder in inside:
         if (folder / name).exists():
             yield str(folder / name)
@@ -192,7 +224,7 @@ class _DlInfo(ctypes.Structure):
     ]
 
 
-def _file_of(cdll: ctypes.CDLL, path: str) -> str:
+def file_of(cdll: ctypes.CDLL, path: str) -> str:
     """The file a library was loaded from: of a bare name only the dynamic linker knows it."""
     info = _DlInfo()
     symbol = getattr(cdll, "rdnaar_abi_version", None)
@@ -202,14 +234,10 @@ def _file_of(cdll: ctypes.CDLL, path: str) -> str:
 
 
 def _require_device(library: Library) -> None:
-    if library.device_count() > 0:
-        return
-    # Any use of a device tells why there is none.
-    stream = ctypes.c_void_p()
-    status = library.c.rdnaar_stream_create(-1, byref(stream))
-    library.c.rdnaar_stream_destroy(stream)  # NULL is fine
-    reason = library.error(status) if status else "it counts none"
-    raise NoDevice(f"{library.path} finds no device that it can use: {reason}.")
+    if library.device_count() == 0:
+        raise NoDevice(
+            f"{library.path} finds no device that it can use: {library.why_no_device()}."
+        )
 
 
 def _remedy() -> str:

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print the digest of a source folder: sha256 over every file's path and content.
+"""The digest of a source folder: sha256 over every file's path and content.
 
 The build writes it into the library, so that a library and the sources it claims to come from can
 be compared. Only names and contents count, not times, owners or the folder's place.
+
+The Makefile runs this file by itself, before the package is installed: it needs nothing but Python.
 """
+
+from __future__ import annotations
 
 import hashlib
 import sys
