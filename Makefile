@@ -188,6 +188,7 @@ test-sanitize: $(VENV)/installed-test ## the tests of the collective under ASan,
 	$(Q)tests/sanitize.sh build/host-$(notdir $(CXX))-tsan tsan $(IN_VENV)/pytest -k "not ($(SLOW_TSAN))"
 
 include mk/device.mk
+include mk/fuzz.mk
 
 clean: ## remove everything that was built
 	rm -rf build .venv

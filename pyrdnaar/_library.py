@@ -39,7 +39,7 @@ class Library:
             raise LibraryError(f"cannot load {path}: {damage}. {_remedy()}")
         try:
             self.c = ctypes.CDLL(path)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: the path has a zero, or is not UTF-8
             raise LibraryError(f"cannot load {path}: {error}. {_remedy()}") from None
         self.path = file_of(self.c, path)
         self.abi_version = self._checked_abi()

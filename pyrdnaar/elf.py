@@ -52,6 +52,8 @@ def refusal(path: str | os.PathLike[str]) -> str:
         return error.strerror or str(error)
     except struct.error:
         return "it ends within its ELF header: it is truncated"
+    except ValueError as error:  # a zero in the path
+        return str(error)
 
 
 def _refusal(file: BinaryIO) -> str:

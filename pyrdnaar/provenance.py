@@ -157,7 +157,7 @@ def _file(path: str) -> str:
 def _loads(path: str) -> str:
     try:
         cdll = ctypes.CDLL(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: the path is not UTF-8
         raise _Refuted(f"the dynamic linker refuses it: {error}") from None
     if not hasattr(cdll, "rdnaar_abi_version"):
         raise _Refuted(f"{path} loads, but is not a libhiprdnaar: it has no rdnaar_abi_version")

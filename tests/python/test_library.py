@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pyrdnaar
-from pyrdnaar import InvalidArgument, LibraryError, _abi, _library
+from pyrdnaar import InvalidArgument, LibraryError, _abi, _library, provenance
 
 SHARED = ("-shared", "-fPIC")
 
@@ -98,6 +98,19 @@ def test_a_file_that_is_not_there_or_not_a_library(tmp_path: Path) -> None:
         with pytest.raises(LibraryError, match=f"cannot load {path}.*make host") as caught:
             pyrdnaar.load(path=path)
         assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff.so"), "zero\0.so"])
+def test_names_that_the_linker_cannot_take(
+    lib: pyrdnaar.Library, tmp_path: Path, name: str
+) -> None:
+    path = str(tmp_path / name)
+    with pytest.raises(LibraryError, match="cannot load"):
+        pyrdnaar.load(path=path)
+    assert provenance.inspect(path=path).failed == ["file"]
+    if "\0" not in name:
+        shutil.copy(lib.path, path)
+        assert pyrdnaar.load(path=path).path == path
 
 
 def test_another_backend_than_asked_for(lib: pyrdnaar.Library) -> None:
