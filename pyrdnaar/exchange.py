@@ -62,7 +62,7 @@ class _Channel:
         except TimeoutError:
             raise ExchangeError(f"rank {self.peer} takes no message in time", self.peer) from None
         except OSError as error:
-            raise ExchangeError(f"rank {self.peer} is gone: {error}", self.peer) from None
+            raise self._gone(error) from None
 
     def receive(self, deadline: float, limit: int = MAX_MESSAGE) -> bytes:
         header = self._exactly(5, deadline)
@@ -88,11 +88,22 @@ class _Channel:
                     f"rank {self.peer} did not answer within the time limit", self.peer
                 ) from None
             except OSError as error:
-                raise ExchangeError(f"rank {self.peer} is gone: {error}", self.peer) from None
+                raise self._gone(error) from None
             if not part:
-                raise ExchangeError(f"rank {self.peer} has closed its connection", self.peer)
+                raise self._gone(None)
             data += part
         return bytes(data)
+
+    def _gone(self, error: OSError | None) -> ExchangeError:
+        # Which of them a closed connection gives depends on the moment: ranks that lose the same
+        # peer must say the same.
+        closed = error is None or isinstance(error, (BrokenPipeError, ConnectionResetError))
+        how = "has closed its connection" if closed else f"is gone: {error}"
+        return ExchangeError(f"rank {self.peer} {how}", self.peer)
+
+    def raise_last_words(self) -> None:
+        """Raise what the peer reported before it closed the connection: it may be read still."""
+        self.receive(time.monotonic(), limit=1 << 16)
 
 
 def _left(deadline: float) -> float:
@@ -119,7 +130,12 @@ class _SocketExchange:
         if self.rank == 0:
             return self._collect(data, deadline)
         channel = self._channels[0]
-        channel.send(data, deadline)
+        try:
+            channel.send(data, deadline)
+        except ExchangeError:
+            # Another rank may be the cause: rank 0 has said so before it left.
+            channel.raise_last_words()
+            raise
         # Rank 0 may wait its whole bound for the last rank before it answers.
         packed = channel.receive(deadline + self.timeout, _packed_limit(self.world_size))
         return _unpack(packed, self.world_size)

@@ -71,8 +71,22 @@ def test_a_lost_rank_is_named_to_all(lost: int) -> None:
     for result in results:
         assert isinstance(result, ExchangeError)
         assert result.rank == lost
-        assert f"rank {lost}" in str(result)
+        assert str(result) == f"rank {lost} has closed its connection"
     _close(rest)
+
+
+@pytest.mark.usefixtures("descriptors")
+def test_a_rank_that_comes_late_hears_who_was_lost() -> None:
+    """Rank 0 has noticed the loss, said so and gone before rank 2 sends anything."""
+    pipes = _pipes(3)
+    pipes[1].close()
+    with pytest.raises(ExchangeError, match="rank 1 has closed its connection"):
+        pipes[0].all_gather(b"")
+    pipes[0].close()
+    with pytest.raises(ExchangeError, match="rank 1 has closed its connection") as caught:
+        pipes[2].all_gather(b"late")
+    assert caught.value.rank == 1
+    pipes[2].close()
 
 
 def test_a_silent_rank_is_named_within_the_bound() -> None:
