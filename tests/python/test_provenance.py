@@ -201,7 +201,11 @@ def test_a_library_that_is_something_else(compile_c: Callable[..., Path]) -> Non
 
 @pytest.mark.parametrize(
     ("major", "minor", "age"),
-    [(_abi.ABI_MAJOR + 1, 0, "newer"), (_abi.ABI_MAJOR - 1, 9, "older")],
+    [
+        (_abi.ABI_MAJOR + 1, 0, "newer"),
+        (_abi.ABI_MAJOR - 1, 9, "older"),
+        (_abi.ABI_MAJOR, _abi.ABI_MINOR - 1, "older"),
+    ],
 )
 def test_another_abi(shim: Callable[[str], Path], major: int, minor: int, age: str) -> None:
     verdict = strict(shim(f"uint32_t rdnaar_abi_version(void) {{ return {major << 16 | minor}; }}"))

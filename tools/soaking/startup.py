@@ -9,8 +9,8 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,17 +40,20 @@ class Outcome(NamedTuple):
     """The second try worked."""
 
 
-class Fault(NamedTuple):
-    """A way to fail, on rank `odd`. Each part is for that rank alone, but for `environment`."""
+@dataclass(frozen=True)
+class Fault:
+    """A way to fail, and what all ranks must get: a reason with one of `said`, and rank `odd`."""
 
-    odd: int
-    said: str
-    """Part of the reason that all ranks must get."""
-    config: dict[str, Any] = {}  # noqa: RUF012
+    odd: int | None
+    """None: whichever rank notices first."""
+    said: tuple[str, ...]
+    of_odd: dict[str, Any] = field(default_factory=dict)
+    """Settings of that rank alone."""
+    of_all: dict[str, Any] = field(default_factory=dict)
     wrap: Callable[[pyrdnaar.Exchange], pyrdnaar.Exchange] | None = None
-    environment: dict[str, str] = {}  # noqa: RUF012
-    library: str | None = None
-    """Of all ranks."""
+    """Of that rank's exchange."""
+    injected: str = ""
+    """For RDNAAR_FAULT."""
 
 
 def soak_startup(attempts: int, seed: int, progress: Progress) -> list[Tally]:
@@ -85,11 +88,11 @@ def _kinds(folder: Path) -> dict[str, Maker]:
 
     def bad_library(rng: np.random.Generator, world: int) -> Fault:
         path = str(rng.choice(bad))
-        return Fault(int(rng.integers(world)), f"cannot load {path}", {"library": path})
+        return Fault(int(rng.integers(world)), (f"cannot load {path}",), {"library": path})
 
     def other_library(rng: np.random.Generator, world: int) -> Fault:
         odd = int(rng.integers(1, world))
-        return Fault(odd, f"source digest is '{'f' * 64}'", {"library": str(other)})
+        return Fault(odd, (f"source digest is '{'f' * 64}'",), {"library": str(other)})
 
     kinds: dict[str, Maker] = {
         "a library that cannot be loaded": bad_library,
@@ -99,7 +102,7 @@ def _kinds(folder: Path) -> dict[str, Maker]:
     }
     for point in ("init", "export", "register"):
         kinds[f"injected failure of {point}"] = _injected(point)
-    return kinds
+    return kinds | {"a link that changes data": _corrupt, "a link that loses flags": _drop}
 
 
 def _other_configuration(rng: np.random.Generator, world: int) -> Fault:
@@ -111,27 +114,59 @@ def _other_configuration(rng: np.random.Generator, world: int) -> Fault:
         "algo": "ll",
         "pace": 1,
     }
-    field = str(rng.choice(list(others)))
+    name = str(rng.choice(list(others)))
     # Rank 0 is what the others are compared with.
     odd = int(rng.integers(1, world))
-    return Fault(odd, f"{field} is {others[field]!r}, on rank 0", {field: others[field]})
+    return Fault(odd, (f"{name} is {others[name]!r}, on rank 0",), {name: others[name]})
 
 
 def _damaged_blob(rng: np.random.Generator, world: int) -> Fault:
     odd = int(rng.integers(world))
     source, digit = int(rng.integers(world)), int(rng.integers(2 * 512))
-    return Fault(odd, "blob", wrap=lambda exchange: _Damaging(exchange, source, digit))
+    return Fault(odd, ("blob",), wrap=lambda exchange: _Damaging(exchange, source, digit))
 
 
 def _injected(point: str) -> Maker:
     def make(rng: np.random.Generator, world: int) -> Fault:
         odd = int(rng.integers(world))
-        environment = {"RDNAAR_FAULT": f"{point},rank={odd}"}
+        prove = str(rng.choice(["auto", "always", "never"]))
         return Fault(
-            odd, f"injected fault at {point}", environment=environment, library=str(FAULT_LIBRARY)
+            odd,
+            (f"injected fault at {point}",),
+            of_all={"library": str(FAULT_LIBRARY), "prove": prove},
+            injected=f"{point},rank={odd}",
         )
 
     return make
+
+
+def _corrupt(rng: np.random.Generator, world: int) -> Fault:
+    source, target = map(int, rng.choice(world, 2, replace=False))
+    said = f"data from rank {source} to rank {target} comes wrong"
+    return _broken_link("corrupt", source, target, target, (said,), 20_000)
+
+
+def _drop(rng: np.random.Generator, world: int) -> Fault:
+    source, target = map(int, rng.choice(world, 2, replace=False))
+    # The target waits for the source, and moments later the others for the target.
+    said = (f"timeout on rank {target}, peer {source}", f", peer {target}, call")
+    return _broken_link("drop", source, target, None, said, 1_000)
+
+
+def _broken_link(
+    kind: str, source: int, target: int, odd: int | None, said: tuple[str, ...], bound_ms: int
+) -> Fault:
+    return Fault(
+        odd,
+        said,
+        of_all={
+            "library": str(FAULT_LIBRARY),
+            "prove": "always",
+            "transport": "host",
+            "timeout_ms": bound_ms,
+        },
+        injected=f"{kind},rank={source},peer={target}",
+    )
 
 
 class _Damaging:
@@ -163,16 +198,18 @@ def _in_threads(
     for turn in range(attempts):
         world = 2 + turn % 3
         fault = make(rng, world)
-        if fault.library and not Path(fault.library).exists():
-            tally.note("crashes", f"{fault.library} is missing: run `make host FAULTS=1`")
+        if fault.injected and not FAULT_LIBRARY.exists():
+            tally.note("crashes", f"{FAULT_LIBRARY} is missing: run `make host FAULTS=1`")
             break
+        os.environ["RDNAAR_FAULT"] = fault.injected
         try:
-            with _environment(fault.environment):
-                outcomes = pyrdnaar.run_threads(_attempt, world, fault, timeout=60.0)
+            outcomes = pyrdnaar.run_threads(_attempt, world, fault, timeout=60.0)
         except pyrdnaar.RdnaarError as error:
             hung = "not finished" in str(error)
             tally.note("hangs" if hung else "crashes", f"W = {world}, {fault}: {error}")
             continue
+        finally:
+            os.environ.pop("RDNAAR_FAULT", None)
         _judge(tally, outcomes, fault.odd, fault.said, f"W = {world}, {fault}")
         tally.executed += 1
         progress(tally.executed)
@@ -182,12 +219,15 @@ def _in_threads(
     tally.seconds = time.monotonic() - start
 
 
-def _judge(tally: Tally, outcomes: list[Outcome], odd: int, said: str, where: str) -> None:
+def _judge(
+    tally: Tally, outcomes: list[Outcome], odd: int | None, said: tuple[str, ...], where: str
+) -> None:
     verdicts = {(outcome.rank, outcome.reason) for outcome in outcomes}
     if len(verdicts) != 1:
         tally.note("wrong", f"{where}: ranks got different verdicts: {verdicts}")
     for rank, outcome in enumerate(outcomes):
-        if outcome.rank != odd or said not in outcome.reason:
+        named = odd in (None, outcome.rank) and any(text in outcome.reason for text in said)
+        if not named:
             tally.note("wrong", f"{where}: rank {rank} got {outcome.rank}, {outcome.reason!r}")
         if outcome.seconds > BOUND_SECONDS:
             tally.note("hangs", f"{where}: rank {rank} took {outcome.seconds:.1f} s")
@@ -197,24 +237,13 @@ def _judge(tally: Tally, outcomes: list[Outcome], odd: int, said: str, where: st
 
 def _attempt(exchange: pyrdnaar.Exchange, fault: Fault) -> Outcome:
     own = exchange.rank == fault.odd
-    config = _config(**{"library": fault.library, **(fault.config if own else {})})
     through = fault.wrap(exchange) if own and fault.wrap else exchange
-    outcome = _try(through, config)
+    outcome = _try(through, _config(**(fault.of_all | (fault.of_odd if own else {}))))
     exchange.all_gather(b"")  # the environment is common to all threads: all are through
     if exchange.rank == 0:
-        os.environ.pop("RDNAAR_FAULT", None)
+        os.environ["RDNAAR_FAULT"] = ""
     exchange.all_gather(b"")
-    return outcome._replace(again=_works(exchange, _config(library=fault.library)))
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            os.environ.pop(name, None)
+    return outcome._replace(again=_works(exchange, _config(**fault.of_all)))
 
 
 # ---- In the ranks ------------------------------------------------------------------------------
@@ -274,7 +303,7 @@ class _Counting:
 
 def _count_steps(exchange: pyrdnaar.Exchange) -> int:
     counting = _Counting(exchange)
-    _try(counting, _config())
+    _try(counting, _config(prove="always"))
     return counting.steps
 
 
@@ -297,7 +326,7 @@ def _killed(tally: Tally, attempts: int, rng: np.random.Generator, progress: Pro
                 outcomes.append(heard[1])
                 if group.exit_code(rank) != 0:
                     tally.note("crashes", f"{where}: rank {rank} ends by {group.exit_code(rank)}")
-            _judge(tally, outcomes, odd, "", where)
+            _judge(tally, outcomes, odd, (f"rank {odd} has closed its connection",), where)
         with Group(world, _fresh) as group:
             for rank in range(world):
                 heard = group.hear(rank, 60.0)
@@ -315,7 +344,7 @@ def _killed(tally: Tally, attempts: int, rng: np.random.Generator, progress: Pro
 def _member(exchange: pyrdnaar.Exchange, say: Callable[[Any], None], odd: int, step: int) -> None:
     through = _Deadly(exchange, step) if exchange.rank == odd else exchange
     # A second try is made by a new group: of this one a rank is gone.
-    say(_try(through, _config())._replace(again=True))
+    say(_try(through, _config(prove="always"))._replace(again=True))
 
 
 def _fresh(exchange: pyrdnaar.Exchange, say: Callable[[Any], None]) -> None:
