@@ -177,7 +177,7 @@ def test_the_command_line_says_what_is_missing(
     runtime = "/nowhere.so" if changes is None else stand_in("runtime", changes, without)
     result = subprocess.run(
         [sys.executable, "-m", "pyrdnaar", "selftest", "--threads", "--backend", "hip"],
-        env={**os.environ, "RDNAAR_HIP_RUNTIME": str(runtime)},
+        env={**os.environ, "RDNAAR_HIP_RUNTIME": str(runtime), "RDNAAR_SHARE_DEVICE": "1"},
         cwd=hip_library.parent.parent.parent,
         capture_output=True,
         text=True,
