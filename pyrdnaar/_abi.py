@@ -75,6 +75,8 @@ class Algo(IntEnum):
     ONESHOT = 2
     TWOSHOT = 3
     COPY = 4
+    REDUCE_SCATTER = 5
+    ALL_GATHER = 6
 
 
 class Transport(IntEnum):
@@ -347,6 +349,21 @@ FUNCTIONS: tuple[Function, ...] = (
         "rdnaar_all_reduce",
         c_int32,
         [c_void_p, c_void_p, c_void_p, c_uint64, c_uint32, c_uint32, c_uint32, c_void_p],
+    ),
+    # rdnaar_status rdnaar_reduce_scatter(rdnaar_comm *comm, const void *in, void *out,
+    #                                     uint64_t count, uint32_t dtype, uint32_t op,
+    #                                     void *stream);
+    Function(
+        "rdnaar_reduce_scatter",
+        c_int32,
+        [c_void_p, c_void_p, c_void_p, c_uint64, c_uint32, c_uint32, c_void_p],
+    ),
+    # rdnaar_status rdnaar_all_gather(rdnaar_comm *comm, const void *in, void *out,
+    #                                 uint64_t count, uint32_t dtype, void *stream);
+    Function(
+        "rdnaar_all_gather",
+        c_int32,
+        [c_void_p, c_void_p, c_void_p, c_uint64, c_uint32, c_void_p],
     ),
     # rdnaar_status rdnaar_self_test(rdnaar_comm *comm, const rdnaar_self_test_config *config,
     #                                rdnaar_self_test_report *report, void *stream);

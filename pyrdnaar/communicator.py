@@ -18,7 +18,7 @@ from . import _abi, failure, selftest, startup, wedge
 from ._abi import SelfTestLevel, Status
 from .arrays import DATA_OFFSET, FAST_TYPE, Array, reducible, writable_like
 from .config import Config
-from .dtypes import ALGOS, CODES, OPS, PROBE_KINDS, code, element_type
+from .dtypes import ALGOS, CODES, DTYPE_NAMES, OPS, PROBE_KINDS, code, element_type
 from .errors import AbortError, InvalidArgument, RdnaarError, SelfTestError, StateError
 from .exchange import Exchange
 from .memory import Stream
@@ -151,8 +151,7 @@ class Communicator:
         return self._all_reduce(x, out, op, algo, stream)
 
     def _all_reduce(self, x: Any, out: Any, op: str, algo: str, stream: Stream | int) -> Array:
-        if self._call is _not_on_a_device:
-            self._call()
+        self._require_host()
         source = reducible("x", x)
         # order "K" gives a dense array the same strides.
         result = np.empty_like(source) if out is None else out
@@ -225,8 +224,7 @@ class Communicator:
         Each call of the returned function reduces the present contents of `x` into the same
         output, which it returns. It holds references to both arrays; they must not be resized.
         """
-        if self._call is _not_on_a_device:
-            self._call()
+        self._require_host()
         source = reducible("x", x)
         result = np.empty_like(source) if out is None else out
         target = writable_like(result, source)
@@ -250,6 +248,102 @@ class Communicator:
             return result
 
         return call
+
+    # ---- The two halves of an all-reduce -------------------------------------------------------
+
+    def reduce_scatter(
+        self,
+        x: Array,
+        out: Array | None = None,
+        op: str = "sum",
+        stream: Stream | int = 0,
+    ) -> Array:
+        """Combine the ranks' `x`, and keep one part of the result on each rank.
+
+        `x` is C-contiguous; its first dimension is cut in world_size equal parts, of which rank r
+        gets the r-th, as a new array or in `out`. `out` may be that very part of `x`.
+        """
+        self._require_host()
+        rows = x.shape[0] if x.ndim else 0
+        if not x.ndim or rows % self.world_size:
+            raise InvalidArgument(
+                f"x has shape {x.shape}: its first dimension must be a multiple of "
+                f"world_size = {self.world_size}"
+            )
+        shape = (rows // self.world_size, *x.shape[1:])
+        source, target = _in_and_out(x, out, shape)
+        self.reduce_scatter_ptr(
+            source.ctypes.data,
+            target.ctypes.data,
+            target.size,
+            DTYPE_NAMES[source.dtype],
+            op,
+            stream,
+        )
+        if isinstance(stream, Stream):
+            stream.keep(source, target)
+        return target
+
+    def all_gather(self, x: Array, out: Array | None = None, stream: Stream | int = 0) -> Array:
+        """The ranks' `x` one after the other along the first dimension, on every rank.
+
+        `x` is C-contiguous and has the same shape on all ranks. `x` may be its very part of `out`.
+        """
+        self._require_host()
+        if not x.ndim:
+            raise InvalidArgument("x has no dimension along which it could be gathered")
+        source, target = _in_and_out(x, out, (x.shape[0] * self.world_size, *x.shape[1:]))
+        self.all_gather_ptr(
+            source.ctypes.data, target.ctypes.data, source.size, DTYPE_NAMES[source.dtype], stream
+        )
+        if isinstance(stream, Stream):
+            stream.keep(source, target)
+        return target
+
+    def reduce_scatter_ptr(
+        self,
+        in_ptr: Any,
+        out_ptr: Any,
+        count: int,
+        dtype: str,
+        op: str = "sum",
+        stream: Any = 0,
+    ) -> None:
+        """On raw memory, as all_reduce_ptr(): world_size * count elements in, `count` out."""
+        if count < 0:
+            raise InvalidArgument(f"count = {count} is negative")
+        status = self.library.c.rdnaar_reduce_scatter(
+            self._open(),
+            _address(in_ptr),
+            _address(out_ptr),
+            count,
+            element_type(dtype).code,
+            code(OPS, "op", op),
+            int(stream),
+        )
+        if status:
+            raise self._error(status)
+
+    def all_gather_ptr(
+        self, in_ptr: Any, out_ptr: Any, count: int, dtype: str, stream: Any = 0
+    ) -> None:
+        """On raw memory, as all_reduce_ptr(): `count` elements in, world_size * count out."""
+        if count < 0:
+            raise InvalidArgument(f"count = {count} is negative")
+        status = self.library.c.rdnaar_all_gather(
+            self._open(),
+            _address(in_ptr),
+            _address(out_ptr),
+            count,
+            element_type(dtype).code,
+            int(stream),
+        )
+        if status:
+            raise self._error(status)
+
+    def _require_host(self) -> None:
+        if self._call is _not_on_a_device:
+            self._call()
 
     # ---- Asking --------------------------------------------------------------------------------
 
@@ -444,6 +538,21 @@ class Communicator:
     def __repr__(self) -> str:
         state = "closed" if self.closed else self.library.backend
         return f"<Communicator rank {self.rank} of {self.world_size}, {state}>"
+
+
+def _in_and_out(x: Array, out: Array | None, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Both C-contiguous, of one of our types, the output of the given shape."""
+    source = reducible("x", x)
+    target = np.empty(shape, source.dtype) if out is None else out
+    for name, array in (("x", source), ("out", target)):
+        if not array.flags.c_contiguous:
+            raise InvalidArgument(f"{name} has strides {array.strides}: it must be C-contiguous")
+    if target.shape != shape or target.dtype != source.dtype or not target.flags.writeable:
+        raise InvalidArgument(
+            f"out must be a writable array of shape {shape} and type {source.dtype}, it has "
+            f"{target.shape} and {target.dtype}"
+        )
+    return source, target
 
 
 def _address(pointer: Any) -> int:

@@ -237,7 +237,7 @@ _MS = _integer(1, 86_400_000)
 _BACKEND = _choice("auto", "hip", "cuda", "host")
 _TRANSPORT = _choice(*(t.name.lower() for t in Transport))
 _ALGO = _choice(
-    *(a.name.lower() for a in Algo if a is not Algo.COPY),
+    *(a.name.lower() for a in Algo if a < Algo.COPY),
     **{"1stage": "oneshot", "2stage": "twoshot"},
 )
 

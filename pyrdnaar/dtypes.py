@@ -31,10 +31,12 @@ DTYPES: dict[str, ElementType] = {
 # By numpy dtype, as the hot path needs it. A byte-swapped dtype is another key, so it is refused.
 CODES: dict[np.dtype[Any], int] = {e.numpy: e.code for e in DTYPES.values()}
 
+DTYPE_NAMES: dict[np.dtype[Any], str] = {e.numpy: e.name for e in DTYPES.values()}
+
 OPS: dict[str, int] = {op.name.lower(): op.value for op in _abi.Op}
 
-# What may be asked for: "copy" is only ever reported.
-ALGOS: dict[str, int] = {a.name.lower(): a.value for a in _abi.Algo if a is not _abi.Algo.COPY}
+# What may be asked for: the others are only ever reported.
+ALGOS: dict[str, int] = {a.name.lower(): a.value for a in _abi.Algo if a < _abi.Algo.COPY}
 
 PROBE_KINDS: dict[str, int] = {kind.name.lower(): kind.value for kind in _abi.ProbeKind}
 

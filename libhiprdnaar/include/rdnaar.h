@@ -136,11 +136,13 @@ typedef enum rdnaar_op {
 } rdnaar_op;
 
 typedef enum rdnaar_algo {
-    RDNAAR_ALGO_AUTO = 0,    /* by size, world and the configured thresholds */
-    RDNAAR_ALGO_LL = 1,      /* the payload is its own flag; small messages */
-    RDNAAR_ALGO_ONESHOT = 2, /* push all to all, flag, sum */
-    RDNAAR_ALGO_TWOSHOT = 3, /* reduce-scatter and all-gather by push */
-    RDNAAR_ALGO_COPY = 4,    /* world 1: reported by rdnaar_plan(), never asked for */
+    RDNAAR_ALGO_AUTO = 0,           /* by size, world and the configured thresholds */
+    RDNAAR_ALGO_LL = 1,             /* the payload is its own flag; small messages */
+    RDNAAR_ALGO_ONESHOT = 2,        /* push all to all, flag, sum */
+    RDNAAR_ALGO_TWOSHOT = 3,        /* reduce-scatter and all-gather by push */
+    RDNAAR_ALGO_COPY = 4,           /* world 1: reported by rdnaar_plan(), never asked for */
+    RDNAAR_ALGO_REDUCE_SCATTER = 5, /* in records and signatures: those collectives */
+    RDNAAR_ALGO_ALL_GATHER = 6,
     RDNAAR_ALGO_COUNT
 } rdnaar_algo;
 
@@ -353,6 +355,23 @@ RDNAAR_API rdnaar_status rdnaar_plan(rdnaar_comm *comm, uint64_t count, uint32_t
 RDNAAR_API rdnaar_status rdnaar_all_reduce(rdnaar_comm *comm, const void *in, void *out,
                                            uint64_t count, uint32_t dtype, uint32_t op,
                                            uint32_t algo, void *stream);
+
+/*
+ * Collective, stream-ordered, capture-safe: the same rules, bits and failures as rdnaar_all_reduce().
+ *
+ * reduce_scatter: `in` has world chunks of `count` elements; out[i] = op over the ranks' chunk
+ * `rank`, element i. In place: out == in + rank * count.
+ *
+ * all_gather: `out` has world chunks of `count` elements; chunk r is rank r's `in`. In place:
+ * in == out + rank * count. Bits are copied as they are.
+ *
+ * The larger buffer may have max_bytes. An all-gather of what a reduce-scatter gave is an all-reduce.
+ */
+RDNAAR_API rdnaar_status rdnaar_reduce_scatter(rdnaar_comm *comm, const void *in, void *out,
+                                               uint64_t count, uint32_t dtype, uint32_t op,
+                                               void *stream);
+RDNAAR_API rdnaar_status rdnaar_all_gather(rdnaar_comm *comm, const void *in, void *out,
+                                           uint64_t count, uint32_t dtype, void *stream);
 
 /* ---- Self test ----------------------------------------------------------------------------- */
 

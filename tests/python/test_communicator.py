@@ -540,3 +540,38 @@ def test_200_lives_leave_nothing_behind(lives: Callable[..., None]) -> None:
     assert after["mappings"] <= before["mappings"] + 10
     for kind in ("descriptors", "threads", "tasks"):
         assert after[kind] <= before[kind], kind
+
+
+# ---- Reduce-scatter and all-gather -------------------------------------------------------------
+
+
+def test_chunks_of_arrays() -> None:
+    def work(comm: Communicator) -> None:
+        x = np.arange(6 * 4, dtype=np.float32).reshape(6, 4) * (comm.rank + 1)
+        whole = np.arange(6 * 4, dtype=np.float32).reshape(6, 4) * 6
+        part = comm.reduce_scatter(x)
+        assert part.shape == (2, 4)
+        assert np.array_equal(part, whole[2 * comm.rank : 2 * comm.rank + 2])
+        assert np.array_equal(comm.all_gather(part), whole)
+        inside = x[2 * comm.rank : 2 * comm.rank + 2]
+        assert comm.reduce_scatter(x, out=inside) is inside
+        out = np.zeros((6, 4), np.float32)
+        assert comm.all_gather(inside, out=out) is out
+        assert np.array_equal(out, whole)
+        with comm.stream() as stream:
+            later = comm.all_gather(inside, stream=stream)
+            stream.sync()
+            assert np.array_equal(later, whole)
+        bad: list[tuple[Callable[[], object], str]] = [
+            (lambda: comm.reduce_scatter(np.zeros((4, 3), np.float32)), "multiple of world_size"),
+            (lambda: comm.reduce_scatter(np.float32(1).reshape(())), "multiple of world_size"),
+            (lambda: comm.all_gather(np.float32(1).reshape(())), "no dimension"),
+            (lambda: comm.all_gather(x.T), "C-contiguous"),
+            (lambda: comm.all_gather(x, out=x), "shape"),
+            (lambda: comm.reduce_scatter(x, op="xor"), "op 'xor'"),
+        ]
+        for call, said in bad:
+            with pytest.raises(InvalidArgument, match=said):
+                call()
+
+    _on_threads(work, 3)

@@ -12,11 +12,18 @@ namespace rdnaar::gpu {
 namespace {
 
 // As kernels.cu names and bounds them.
-constexpr const char *kAlgoNames[] = {"ll", "oneshot", "twoshot"};
+constexpr struct {
+    uint32_t algo;
+    const char *name;
+    uint32_t ops;  // that have a kernel of their own
+} kCollectives[] = {{kAlgoLl, "ll", 2},
+                    {kAlgoOneshot, "oneshot", 2},
+                    {kAlgoTwoshot, "twoshot", 2},
+                    {kAlgoReduceScatter, "reducescatter", 2},
+                    {kAlgoAllGather, "allgather", 1}};
 constexpr const char *kDtypeNames[] = {"fp16", "bf16", "fp32"};
 constexpr const char *kOpNames[] = {"add", "max"};
 constexpr uint32_t kWorldBounds[] = {2, 4, 8};
-static_assert(kAlgoLl == 1 && kAlgoOneshot == 2 && kAlgoTwoshot == 3, "the order of kAlgoNames");
 static_assert(RDNAAR_FP16 == 0 && RDNAAR_BF16 == 1 && RDNAAR_FP32 == 2, "the order of kDtypeNames");
 static_assert(kOpAdd == 0 && kOpMax == 1, "the order of kOpNames");
 
@@ -82,21 +89,21 @@ void Device::load_kernels() {
               "loading kernel %s", name);
         return function;
     };
-    for (uint32_t a = 0; a < kAlgos; a++)
+    for (const auto &c : kCollectives)
         for (uint32_t d = 0; d < kDtypes; d++)
-            for (uint32_t o = 0; o < kOps; o++)
+            for (uint32_t o = 0; o < c.ops; o++)
                 for (uint32_t w = 0; w < kWorlds; w++) {
                     char name[64];
-                    snprintf(name, sizeof name, "rdnaar_%s_%s_%s_w%u", kAlgoNames[a],
-                             kDtypeNames[d], kOpNames[o], kWorldBounds[w]);
-                    functions_[a][d][o][w] = find(name);
+                    snprintf(name, sizeof name, "rdnaar_%s_%s_%s_w%u", c.name, kDtypeNames[d],
+                             kOpNames[o], kWorldBounds[w]);
+                    functions_[c.algo][d][o][w] = find(name);
                 }
     probe_ = find("rdnaar_probe");
 }
 
 void Device::launch(const Call &call, uint32_t dtype, const GridShape &shape, void *stream) const {
     const uint32_t w = call.world <= kWorldBounds[0] ? 0 : call.world <= kWorldBounds[1] ? 1 : 2;
-    launch(functions_[call.algo - 1][dtype][kind_of(call.op)][w], &call, shape, stream);
+    launch(functions_[call.algo][dtype][kind_of(call.op)][w], &call, shape, stream);
 }
 
 void Device::launch(const ProbeCall &call, const GridShape &shape, void *stream) const {

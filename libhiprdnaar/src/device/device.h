@@ -40,11 +40,11 @@ private:
     static void launch(void *function, const void *call, const GridShape &shape, void *stream);
     void synchronize();
 
-    static constexpr uint32_t kAlgos = 3, kDtypes = 3, kOps = 2, kWorlds = 3;
+    static constexpr uint32_t kAlgos = kAlgoAllGather + 1, kDtypes = 3, kOps = 2, kWorlds = 3;
     static constexpr uint32_t kPostedWords = 256;  // that may be on their way at once
 
     const uint32_t index_;
-    void *functions_[kAlgos][kDtypes][kOps][kWorlds];
+    void *functions_[kAlgos][kDtypes][kOps][kWorlds] = {};
     void *probe_ = nullptr;
     void *stream_ = nullptr;
     std::mutex mutex_;                  // guards what is below

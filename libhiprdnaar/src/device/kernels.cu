@@ -28,6 +28,11 @@ RDNAAR_FN void run(const Call &call, const GridShape &shape) {
 BY_DTYPE(ll, kAlgoLl)
 BY_DTYPE(oneshot, kAlgoOneshot)
 BY_DTYPE(twoshot, kAlgoTwoshot)
+BY_DTYPE(reducescatter, kAlgoReduceScatter)
+// Folds nothing: one for all operations.
+BY_WORLD(allgather, kAlgoAllGather, fp16, Fp16, add, kOpAdd)
+BY_WORLD(allgather, kAlgoAllGather, bf16, Bf16, add, kOpAdd)
+BY_WORLD(allgather, kAlgoAllGather, fp32, Fp32, add, kOpAdd)
 
 // No part of an algorithm: measures a link (protocol/probe.h).
 RDNAAR_KERNEL(kMaxThreads)

@@ -38,6 +38,8 @@ HostKernel by_dtype(uint32_t dtype, uint32_t op, uint32_t world) {
 HostKernel find(uint32_t algo, uint32_t dtype, uint32_t op, uint32_t world) {
     if (algo == kAlgoLl) return by_dtype<kAlgoLl>(dtype, op, world);
     if (algo == kAlgoOneshot) return by_dtype<kAlgoOneshot>(dtype, op, world);
+    if (algo == kAlgoReduceScatter) return by_dtype<kAlgoReduceScatter>(dtype, op, world);
+    if (algo == kAlgoAllGather) return by_dtype<kAlgoAllGather>(dtype, kSum, world);
     return by_dtype<kAlgoTwoshot>(dtype, op, world);
 }
 

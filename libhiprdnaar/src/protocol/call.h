@@ -10,6 +10,11 @@
 
 namespace rdnaar {
 
+// The public values (rdnaar.h); the runtime asserts that they agree.
+constexpr uint32_t kAlgoLl = 1, kAlgoOneshot = 2, kAlgoTwoshot = 3, kAlgoReduceScatter = 5,
+                   kAlgoAllGather = 6;
+constexpr uint32_t kSum = 0, kMax = 1, kMin = 2, kAvg = 3;
+
 // The counters of a communicator, in memory of this rank only: every block reads them at entry and
 // the last block to have read them advances them (counted, never waited for). They are not kernel
 // arguments, since a captured graph would freeze those.
@@ -53,7 +58,7 @@ static_assert(sizeof(LateLine) == 64, "one line");
 struct Call {
     const void *in;
     void *out;
-    uint64_t count;                  // elements
+    uint64_t count;                  // elements; of a chunk in reduce-scatter and all-gather
     unsigned char *slab[kMaxWorld];  // [k]: of rank (rank + k) mod world; 0 is the own one
     Counters *counters;
     AbortLine *abort_line;

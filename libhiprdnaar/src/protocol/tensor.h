@@ -29,12 +29,13 @@ struct Tensor {
     uint64_t nbytes;
     bool in_aligned, out_aligned;
 
-    RDNAAR_FN explicit Tensor(const Call &call)
-        : in(static_cast<const unsigned char *>(call.in)),
-          out(static_cast<unsigned char *>(call.out)),
+    // `call.count` elements from chunk `from` of the input on, and to chunk `to` of the output.
+    RDNAAR_FN Tensor(const Call &call, uint32_t from, uint32_t to)
+        : in(static_cast<const unsigned char *>(call.in) + from * call.count * T::kBytes),
+          out(static_cast<unsigned char *>(call.out) + to * call.count * T::kBytes),
           nbytes(call.count * T::kBytes),
-          in_aligned(reinterpret_cast<uintptr_t>(call.in) % V::kBytes == 0),
-          out_aligned(reinterpret_cast<uintptr_t>(call.out) % V::kBytes == 0) {}
+          in_aligned(reinterpret_cast<uintptr_t>(in) % V::kBytes == 0),
+          out_aligned(reinterpret_cast<uintptr_t>(out) % V::kBytes == 0) {}
 
     RDNAAR_FN Piece piece(const Call &call, uint32_t index) const {
         const uint64_t offset = index * call.piece_bytes;
@@ -70,10 +71,10 @@ RDNAAR_FN Slice slice_of(const Piece &piece, uint32_t slices, uint32_t q) {
     return Slice{min_of(part * q, piece.vectors), min_of(part * (q + 1), piece.vectors)};
 }
 
-// Fills this thread's share of the output with NaN. `slices` as the algorithm cuts its pieces.
+// Fills this thread's share of a tensor's output with NaN. `slices` as the algorithm cuts its pieces.
 template <class Lane, class T>
-RDNAAR_FN void poison(Lane &lane, const Call &call, uint32_t slices) {
-    const Tensor<Lane, T> tensor(call);
+RDNAAR_FN void poison(Lane &lane, const Call &call, const Tensor<Lane, T> &tensor,
+                      uint32_t slices) {
     typename Lane::Vec nan;
     for (int w = 0; w < Lane::Vec::kWords; w++)
         nan.w[w] = splat<typename Lane::Vec::Word>(nan_word<T>());

@@ -253,6 +253,17 @@ rdnaar_status rdnaar_all_reduce(rdnaar_comm *comm, const void *in, void *out, ui
                    [&] { require_comm(comm).all_reduce(in, out, count, dtype, op, algo, stream); });
 }
 
+rdnaar_status rdnaar_reduce_scatter(rdnaar_comm *comm, const void *in, void *out, uint64_t count,
+                                    uint32_t dtype, uint32_t op, void *stream) {
+    return guarded(comm,
+                   [&] { require_comm(comm).reduce_scatter(in, out, count, dtype, op, stream); });
+}
+
+rdnaar_status rdnaar_all_gather(rdnaar_comm *comm, const void *in, void *out, uint64_t count,
+                                uint32_t dtype, void *stream) {
+    return guarded(comm, [&] { require_comm(comm).all_gather(in, out, count, dtype, stream); });
+}
+
 rdnaar_status rdnaar_self_test(rdnaar_comm *comm, const rdnaar_self_test_config *config,
                                rdnaar_self_test_report *report, void *stream) {
     return guarded(comm, [&] {

@@ -200,43 +200,78 @@ uint32_t Communicator::transport() const {
 
 void Communicator::all_reduce(const void *in, void *out, uint64_t count, uint32_t dtype,
                               uint32_t op, uint32_t algo, void *stream) {
-    const Plan p = plan(count, dtype, op, algo);
+    const uint64_t nbytes = count * element_bytes(dtype);
+    run(make_plan(settings_, count, dtype, op, algo), Buffers{in, out, nbytes, nbytes, 0}, count,
+        dtype, op, stream);
+}
+
+void Communicator::reduce_scatter(const void *in, void *out, uint64_t count, uint32_t dtype,
+                                  uint32_t op, void *stream) {
+    const uint64_t nbytes = count * element_bytes(dtype);
+    run(make_chunk_plan(settings_, count, dtype, op, RDNAAR_ALGO_REDUCE_SCATTER),
+        Buffers{in, out, settings_.config.world * nbytes, nbytes,
+                int64_t(settings_.config.rank * nbytes)},
+        count, dtype, op, stream);
+}
+
+void Communicator::all_gather(const void *in, void *out, uint64_t count, uint32_t dtype,
+                              void *stream) {
+    const uint64_t nbytes = count * element_bytes(dtype);
+    run(make_chunk_plan(settings_, count, dtype, RDNAAR_SUM, RDNAAR_ALGO_ALL_GATHER),
+        Buffers{in, out, nbytes, settings_.config.world * nbytes,
+                -int64_t(settings_.config.rank * nbytes)},
+        count, dtype, RDNAAR_SUM, stream);
+}
+
+// The two buffers of a call: valid, aligned, and either apart or in place.
+void Communicator::check_buffers(const Buffers &b, uint64_t count, uint32_t dtype) {
+    if (b.in == nullptr || b.out == nullptr)
+        fail(RDNAAR_E_INVALID_ARGUMENT, "%s is NULL, but count is %" PRIu64,
+             b.in == nullptr ? "in" : "out", count);
+    const uint32_t element = element_bytes(dtype);
+    const uintptr_t in = reinterpret_cast<uintptr_t>(b.in),
+                    out = reinterpret_cast<uintptr_t>(b.out);
+    if (in % element != 0 || out % element != 0)
+        fail(RDNAAR_E_INVALID_ARGUMENT, "%s is %p, but must be aligned to its element of %u bytes",
+             in % element != 0 ? "in" : "out", in % element != 0 ? b.in : b.out, element);
+    if (!b.in_place() && in < out + b.out_bytes && out < in + b.in_bytes)
+        fail(RDNAAR_E_INVALID_ARGUMENT,
+             "in %p and out %p overlap in part of their bytes: use the buffers of an in-place call "
+             "or memory of its own",
+             b.in, b.out);
+}
+
+void Communicator::run(const Plan &p, const Buffers &buffers, uint64_t count, uint32_t dtype,
+                       uint32_t op, void *stream) {
     if (p.status != RDNAAR_OK) fail(p.status, "%s", p.reason.c_str());
     check_ready();
     if (aborted())
         fail(RDNAAR_E_ABORTED, "the communicator was aborted; destroy it and make a new one");
     if (count == 0) return;
-    if (in == nullptr || out == nullptr)
-        fail(RDNAAR_E_INVALID_ARGUMENT, "%s is NULL, but count is %" PRIu64,
-             in == nullptr ? "in" : "out", count);
-    const uint32_t element = element_bytes(dtype);
-    const uintptr_t a = reinterpret_cast<uintptr_t>(in), b = reinterpret_cast<uintptr_t>(out);
-    if (a % element != 0 || b % element != 0)
-        fail(RDNAAR_E_INVALID_ARGUMENT, "%s is %p, but must be aligned to its element of %u bytes",
-             a % element != 0 ? "in" : "out", a % element != 0 ? in : out, element);
-    const uint64_t nbytes = count * element;
-    if (a != b && a < b + nbytes && b < a + nbytes)
-        fail(RDNAAR_E_INVALID_ARGUMENT,
-             "in %p and out %p overlap in part of their %" PRIu64
-             " bytes: use in == out or memory of its own",
-             in, out, nbytes);
+    check_buffers(buffers, count, dtype);
     if (p.algo == RDNAAR_ALGO_COPY) {
-        if (a != b) backend::copy(out, in, nbytes, stream);
+        if (!buffers.in_place()) backend::copy(buffers.out, buffers.in, buffers.in_bytes, stream);
         return;
     }
     backend::Launch launch{call_, dtype, p.grid, device_};
     Call &call = launch.call;
-    call.in = in;
-    call.out = out;
+    call.in = buffers.in;
+    call.out = buffers.out;
     call.count = count;
     call.signature = make_signature(count, dtype, op, p.algo);
     call.piece_bytes = p.piece_bytes;
     call.pieces = p.pieces;
     call.algo = p.algo;
     call.op = op;
+    submit(launch, stream);
+    if (stream == nullptr && aborted())
+        fail(RDNAAR_E_ABORTED, "the call was aborted; rdnaar_abort_record() tells why");
+}
+
+void Communicator::submit(backend::Launch &launch, void *stream) {
     try {
 #if RDNAAR_FAULTS
-        call.fault = faults_.next_call();
+        launch.call.fault = faults_.next_call();
 #endif
         sequencer_->submit(launch, stream);
     } catch (const Error &e) {
@@ -247,8 +282,6 @@ void Communicator::all_reduce(const void *in, void *out, uint64_t count, uint32_
         if (lost && !is_recording_quietly(stream)) abort_quietly(kRuntime, kNobody, e.text);
         throw;
     }
-    if (stream == nullptr && aborted())
-        fail(RDNAAR_E_ABORTED, "the call was aborted; rdnaar_abort_record() tells why");
 }
 
 void Communicator::abort(const char *reason) {

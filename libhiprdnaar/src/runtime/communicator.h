@@ -35,6 +35,9 @@ public:
     Plan plan(uint64_t count, uint32_t dtype, uint32_t op, uint32_t algo) const;
     void all_reduce(const void *in, void *out, uint64_t count, uint32_t dtype, uint32_t op,
                     uint32_t algo, void *stream);
+    void reduce_scatter(const void *in, void *out, uint64_t count, uint32_t dtype, uint32_t op,
+                        void *stream);
+    void all_gather(const void *in, void *out, uint64_t count, uint32_t dtype, void *stream);
     void abort(const char *reason);
     rdnaar_abort_record_t abort_record() const;
     rdnaar_late_record_t late_record() const;
@@ -56,8 +59,19 @@ public:
     std::string last_error() const;
 
 private:
+    struct Buffers {
+        const void *in;
+        void *out;
+        uint64_t in_bytes, out_bytes;
+        int64_t out_in_place;  // where `out` is in a call in place, from `in`
+        bool in_place() const { return static_cast<const char *>(in) + out_in_place == out; }
+    };
     struct Peer;  // what is open of another process, or of another rank of this one
 
+    static void check_buffers(const Buffers &buffers, uint64_t count, uint32_t dtype);
+    void run(const Plan &plan, const Buffers &buffers, uint64_t count, uint32_t dtype, uint32_t op,
+             void *stream);
+    void submit(backend::Launch &launch, void *stream);
     void abort(uint32_t reason, uint32_t because_of, const std::string &text);
     void abort_quietly(uint32_t reason, uint32_t because_of, const std::string &text);
     void peer_died(uint32_t rank);

@@ -10,7 +10,9 @@ namespace rdnaar {
 
 static_assert(kAlgoLl == uint32_t(RDNAAR_ALGO_LL) &&
                   kAlgoOneshot == uint32_t(RDNAAR_ALGO_ONESHOT) &&
-                  kAlgoTwoshot == uint32_t(RDNAAR_ALGO_TWOSHOT),
+                  kAlgoTwoshot == uint32_t(RDNAAR_ALGO_TWOSHOT) &&
+                  kAlgoReduceScatter == uint32_t(RDNAAR_ALGO_REDUCE_SCATTER) &&
+                  kAlgoAllGather == uint32_t(RDNAAR_ALGO_ALL_GATHER),
               "the protocol's values are the public ones");
 static_assert(kSum == uint32_t(RDNAAR_SUM) && kMax == uint32_t(RDNAAR_MAX) &&
                   kMin == uint32_t(RDNAAR_MIN) && kAvg == uint32_t(RDNAAR_AVG),
@@ -62,24 +64,53 @@ Settings make_settings(const rdnaar_config &c) {
 
 uint32_t element_bytes(uint32_t dtype) { return dtype == RDNAAR_FP32 ? 4 : 2; }
 
-Plan make_plan(const Settings &s, uint64_t count, uint32_t dtype, uint32_t op, uint32_t algo) {
-    const rdnaar_config &c = s.config;
+namespace {
+
+Plan refuse_types(uint32_t dtype, uint32_t op) {
     if (dtype >= RDNAAR_DTYPE_COUNT)
         return refused(RDNAAR_E_INVALID_ARGUMENT, "dtype is %u, but must be 0 to %d", dtype,
                        RDNAAR_DTYPE_COUNT - 1);
     if (op >= RDNAAR_OP_COUNT)
         return refused(RDNAAR_E_INVALID_ARGUMENT, "op is %u, but must be 0 to %d", op,
                        RDNAAR_OP_COUNT - 1);
-    if (algo > RDNAAR_ALGO_TWOSHOT)
+    return Plan{};
+}
+
+// `count` elements in the larger of the two buffers.
+Plan refuse_size(const Settings &s, uint64_t count, uint64_t chunks, uint32_t dtype) {
+    if (count <= s.config.max_bytes / element_bytes(dtype) / chunks) return Plan{};
+    return refused(RDNAAR_E_TOO_LARGE,
+                   "count is %" PRIu64 " elements of %u bytes%s, but max_bytes is %" PRIu64
+                   "; raise max_bytes (RDNAAR_MAX_KB) on all ranks",
+                   count, element_bytes(dtype), chunks > 1 ? " for each rank" : "",
+                   s.config.max_bytes);
+}
+
+}  // namespace
+
+Plan make_chunk_plan(const Settings &s, uint64_t count, uint32_t dtype, uint32_t op,
+                     uint32_t algo) {
+    const rdnaar_config &c = s.config;
+    Plan p = refuse_types(dtype, op);
+    if (p.status == RDNAAR_OK) p = refuse_size(s, count, c.world, dtype);
+    if (p.status != RDNAAR_OK) return p;
+    const uint64_t nbytes = count * element_bytes(dtype);
+    p.algo = c.world == 1 ? uint32_t(RDNAAR_ALGO_COPY) : algo;
+    p.grid = backend::grid_for(RDNAAR_ALGO_ONESHOT, nbytes, c.world, c.blocks);
+    p.piece_bytes = s.staging.oneshot;
+    p.pieces = uint32_t(ceil_div(nbytes, p.piece_bytes));
+    p.bytes_sent = (c.world - 1) * nbytes;
+    return p;
+}
+
+Plan make_plan(const Settings &s, uint64_t count, uint32_t dtype, uint32_t op, uint32_t algo) {
+    const rdnaar_config &c = s.config;
+    Plan p = refuse_types(dtype, op);
+    if (p.status == RDNAAR_OK && algo > RDNAAR_ALGO_TWOSHOT)
         return refused(RDNAAR_E_INVALID_ARGUMENT, "algo is %u, but must be 0 to %d", algo,
                        RDNAAR_ALGO_TWOSHOT);
-    const uint64_t limit = c.max_bytes / element_bytes(dtype);
-    if (count > limit)
-        return refused(RDNAAR_E_TOO_LARGE,
-                       "count is %" PRIu64 " elements of %u bytes, but max_bytes is %" PRIu64
-                       "; raise max_bytes (RDNAAR_MAX_KB) on all ranks",
-                       count, element_bytes(dtype), c.max_bytes);
-    Plan p{};
+    if (p.status == RDNAAR_OK) p = refuse_size(s, count, 1, dtype);
+    if (p.status != RDNAAR_OK) return p;
     const uint64_t nbytes = count * element_bytes(dtype);
     if (c.world == 1) {
         p.algo = RDNAAR_ALGO_COPY;

@@ -32,6 +32,10 @@ uint32_t element_bytes(uint32_t dtype);  // dtype is valid
 Plan make_plan(const Settings &settings, uint64_t count, uint32_t dtype, uint32_t op,
                uint32_t algo);
 
+// Likewise of reduce-scatter and all-gather, whose smaller buffer has `count` elements.
+Plan make_chunk_plan(const Settings &settings, uint64_t count, uint32_t dtype, uint32_t op,
+                     uint32_t algo);
+
 // What all ranks must have in common.
 uint64_t config_hash(const Settings &settings);
 
