@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Long runs: everything that can go wrong, many times, and counted. Included by the Makefile.
 #
-#     make soak          the full form, about an hour on two CPUs; writes docs/reliability.md
+#     make soak          the full form, over an hour on two CPUs; writes docs/reliability.md
+#     make soak JOBS=16  on a machine with many
 #     make soak-short    a minute of everything, without the fuzzers: for CI
 
 FAULTS_LIB := build/host-$(notdir $(CXX))-faults/libhiprdnaar_host.so
@@ -9,7 +10,7 @@ FAULTS_LIB := build/host-$(notdir $(CXX))-faults/libhiprdnaar_host.so
 .PHONY: soak soak-short soak-libraries
 
 soak: soak-libraries fuzz ## everything that can go wrong, many times; writes docs/reliability.md
-	$(Q)$(IN_VENV)/python tools/soak.py --write
+	$(Q)$(IN_VENV)/python tools/soak.py --write --jobs $(or $(JOBS),1)
 
 soak-short: soak-libraries ## a minute of the same
 	$(Q)$(IN_VENV)/python tools/soak.py --short

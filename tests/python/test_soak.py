@@ -75,7 +75,7 @@ def test_a_library_that_does_nothing_fails(shim: Shim, monkeypatch: pytest.Monke
         "{ (void)c; (void)in; (void)out; (void)n; (void)d; (void)o; (void)a; (void)s; return 0; }\n"
     )
     monkeypatch.setenv("RDNAAR_LIBRARY", str(library))
-    tally = limits.sweep((2,), (4096,), 1, lambda done: None)
+    tally = limits.sweep(2, (4096,), 1, lambda done: None)
     assert tally.executed == tally.planned
     assert tally.wrong > 0
     assert not tally.ok

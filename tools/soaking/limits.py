@@ -47,31 +47,30 @@ class Case(NamedTuple):
         return (self.limit - 4, self.limit, self.limit + 4)
 
 
-def sweep(worlds: Sequence[int], limits: Sequence[int], seed: int, progress: Progress) -> Tally:
+def sweep(world: int, limits: Sequence[int], seed: int, progress: Progress) -> Tally:
     cases = [Case(field, limit) for field in FIELDS for limit in limits]
     tally = Tally(
-        f"limits {limits[0] >> 10} KiB to {limits[-1] >> 10} KiB, W = {worlds[0]} to {worlds[-1]}",
+        f"limits {limits[0] >> 10} KiB to {limits[-1] >> 10} KiB, W = {world}",
         "calls",
-        len(worlds) * len(cases) * len(ALGOS) * 3,
+        len(cases) * len(ALGOS) * 3,
     )
     start = time.monotonic()
     material = Material(limits[-1] + 4, seed)
     # Once before the count begins: buffers of the allocator come into being.
     pyrdnaar.run_threads(_work, 2, cases[0], material, seed, timeout=600)
     before = footprint()
-    for world in worlds:
-        for case in cases:
-            try:
-                reports = pyrdnaar.run_threads(_work, world, case, material, seed, timeout=600)
-            except pyrdnaar.RdnaarError as error:
-                hung = "not finished" in str(error) or "timeout" in str(error)
-                tally.note("hangs" if hung else "crashes", f"W = {world}, {case}: {error}")
-                continue
-            tally.executed += min(done for done, _ in reports)
-            for rank, (_, problems) in enumerate(reports):
-                for text in problems:
-                    tally.note("wrong", f"W = {world}, rank {rank}, {case}, {text}")
-            progress(tally.executed)
+    for case in cases:
+        try:
+            reports = pyrdnaar.run_threads(_work, world, case, material, seed, timeout=600)
+        except pyrdnaar.RdnaarError as error:
+            hung = "not finished" in str(error) or "timeout" in str(error)
+            tally.note("hangs" if hung else "crashes", f"W = {world}, {case}: {error}")
+            continue
+        tally.executed += min(done for done, _ in reports)
+        for rank, (_, problems) in enumerate(reports):
+            for text in problems:
+                tally.note("wrong", f"W = {world}, rank {rank}, {case}, {text}")
+        progress(tally.executed)
     _expected.cache_clear()
     for text in growth(before, footprint()):
         tally.note("leaks", text)

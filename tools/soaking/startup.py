@@ -56,18 +56,24 @@ class Fault:
     """For RDNAAR_FAULT."""
 
 
-def soak_startup(attempts: int, seed: int, progress: Progress) -> list[Tally]:
-    tallies = []
+KILLED = "a rank is killed at an exchange"
+
+
+def kinds() -> list[str]:
+    """The names of what soak_startup() can do."""
     with tempfile.TemporaryDirectory(prefix="soak") as folder:
-        kinds = _kinds(Path(folder))
-        for number, (name, make) in enumerate(kinds.items()):
-            tally = Tally(f"start-up: {name}", "attempts", attempts)
-            rng = np.random.default_rng((seed, number))
-            _in_threads(tally, attempts, rng, make, progress)
-            tallies.append(tally)
-    tally = Tally("start-up: a rank is killed at an exchange", "attempts", attempts)
-    _killed(tally, attempts, np.random.default_rng((seed, 99)), progress)
-    return [*tallies, tally]
+        return [*_kinds(Path(folder)), KILLED]
+
+
+def soak_startup(kind: str, attempts: int, seed: int, progress: Progress) -> Tally:
+    tally = Tally(f"start-up: {kind}", "attempts", attempts)
+    rng = np.random.default_rng((seed, *kind.encode()))
+    if kind == KILLED:
+        _killed(tally, attempts, rng, progress)
+        return tally
+    with tempfile.TemporaryDirectory(prefix="soak") as folder:
+        _in_threads(tally, attempts, rng, _kinds(Path(folder))[kind], progress)
+    return tally
 
 
 # ---- Kinds of faults ---------------------------------------------------------------------------
