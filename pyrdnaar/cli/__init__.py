@@ -22,6 +22,7 @@ from .demo import demo
 from .env import env
 from .info import info
 from .probe import probe
+from .qualify import qualify
 from .selftest import selftest
 from .wedge import wedge
 
@@ -58,5 +59,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, info, env, selftest, probe, bench, wedge):
+for _command in (demo, info, env, selftest, probe, bench, wedge, qualify):
     main.add_command(_command)
