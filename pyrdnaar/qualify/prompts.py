@@ -51,10 +51,11 @@ def greedy(seed: int) -> list[str]:
     first, second = rng.sample(_SUBJECTS, 2)
     have, give, find = rng.randrange(200, 400), rng.randrange(20, 90), rng.randrange(20, 90)
     item = rng.choice(_ITEMS)
-    listed = ", ".join(rng.sample(_WORDS, 12))
+    words = rng.sample(_WORDS, 16)
+    listed = ", ".join(words[4:])
     return [
-        f"Explain {first}. Write at least four paragraphs.",
-        f"Write a short story about {second}.",
+        f"Explain {first}, and mention {words[0]} and {words[1]}. Write at least four paragraphs.",
+        f"Write a short story about {second}. It ends with {words[2]} and {words[3]}.",
         f"I have {have} {item}, give away {give}, and find {find} more. How many {item} do I have? "
         "Explain every step.",
         f"Sort these words, then write one sentence about each of them: {listed}.",

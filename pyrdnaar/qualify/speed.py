@@ -7,7 +7,6 @@ between quartiles together, and at least SPREAD_FLOOR, which a restart of the sa
 
 from __future__ import annotations
 
-import math
 import statistics
 from functools import partial
 from typing import Any, TypeGuard
@@ -22,6 +21,7 @@ PROMPT_CHARACTERS = 2000
 MIN_TOKENS = 16
 SPREAD_FLOOR = 0.05
 MIN_SAMPLES, MAX_SAMPLES = 3, 1000
+PLAUSIBLE = 1e12  # JSON has whole numbers that are no float
 
 # Each figure: its title, its unit, and whether more is better.
 FIGURES = {
@@ -73,7 +73,7 @@ def _plausible(samples: Any) -> TypeGuard[list[float]]:
     return (
         isinstance(samples, list)
         and MIN_SAMPLES <= len(samples) <= MAX_SAMPLES
-        and all(type(value) in (int, float) and 0 < value < math.inf for value in samples)
+        and all(type(value) in (int, float) and 0 < value < PLAUSIBLE for value in samples)
     )
 
 

@@ -29,14 +29,14 @@ bool runs_here(const HostKernels &set) {
 }
 
 const HostKernels &host_kernels() {
-    static const HostKernels &best = []() -> const HostKernels & {
+    static const HostKernels *const best = []() -> const HostKernels * {
 #if defined(__x86_64__)
-        if (runs_here(kHostKernelsAvx512)) return kHostKernelsAvx512;
-        if (runs_here(kHostKernelsAvx2)) return kHostKernelsAvx2;
+        if (runs_here(kHostKernelsAvx512)) return &kHostKernelsAvx512;
+        if (runs_here(kHostKernelsAvx2)) return &kHostKernelsAvx2;
 #endif
-        return kHostKernelsBaseline;
+        return &kHostKernelsBaseline;
     }();
-    return best;
+    return *best;
 }
 
 }  // namespace rdnaar
