@@ -35,6 +35,8 @@ class StandIn:
         self.key = ""
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = 0
+        self.meet = 0  # hold requests with tools until so many are here at once
+        self.met = threading.Event()
         self.released = threading.Event()
         self.count = itertools.count()
         self.lock = threading.Lock()
@@ -68,6 +70,10 @@ class StandIn:
             self.requests.append(request)
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
+            if self.most_at_once >= self.meet:
+                self.met.set()
+        if "tools" in request:
+            self.met.wait(30)
 
     def leave(self) -> None:
         with self.lock:
