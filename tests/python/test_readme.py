@@ -53,5 +53,6 @@ def test_tables_name_what_exists() -> None:
 
 
 def test_make_targets_exist() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    files = [ROOT / "Makefile", *(ROOT / "mk").glob("*.mk")]
+    targets = set(re.findall(r"^([a-z-]+):", "".join(f.read_text() for f in files), re.M))
     assert set(re.findall(r"`make ([a-z-]+)`", README)) <= targets
