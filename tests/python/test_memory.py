@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,6 +23,23 @@ def test_a_buffer_keeps_what_is_written(lib: pyrdnaar.Library) -> None:
         assert (seen == np.concatenate([x, x[:50]])).all()
         assert (buffer.read(np.empty(10, np.int16), offset=4) == x[2:12]).all()
         assert buffer.read(np.empty(0, np.int8)).size == 0
+
+
+def test_a_stream_without_a_thread_leaves_the_signals(lib: pyrdnaar.Library) -> None:
+    """Its thread is made with all signals blocked; a failure must not leave the caller so."""
+    program = (
+        "import resource, signal, sys, pyrdnaar\n"
+        "lib = pyrdnaar.load('host', sys.argv[1])\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 20), -1))  # less than a stack\n"
+        "try:\n"
+        "    pyrdnaar.Stream(lib)\n"
+        "except pyrdnaar.RdnaarError:\n"
+        "    print(len(signal.pthread_sigmask(signal.SIG_BLOCK, [])))\n"
+    )
+    command = [sys.executable, "-c", program, lib.path]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n"
 
 
 def test_a_buffer_refuses_what_does_not_fit(lib: pyrdnaar.Library) -> None:

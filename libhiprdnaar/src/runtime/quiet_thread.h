@@ -8,14 +8,25 @@
 
 namespace rdnaar {
 
+class AllSignalsBlocked {
+public:
+    AllSignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old_);
+    }
+    ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
+    AllSignalsBlocked(const AllSignalsBlocked &) = delete;
+    AllSignalsBlocked &operator=(const AllSignalsBlocked &) = delete;
+
+private:
+    sigset_t old_;
+};
+
 template <class Body>
 std::thread quiet_thread(Body body) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    std::thread thread(body);
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
-    return thread;
+    const AllSignalsBlocked blocked;  // inherited; the caller's mask comes back even on an error
+    return std::thread(body);
 }
 
 }  // namespace rdnaar
