@@ -19,7 +19,7 @@ from ._abi import SelfTestLevel, Status
 from .arrays import DATA_OFFSET, FAST_TYPE, Array, reducible, writable_like
 from .config import Config
 from .dtypes import ALGOS, CODES, DTYPE_NAMES, OPS, PROBE_KINDS, code, element_type
-from .errors import AbortError, InvalidArgument, RdnaarError, SelfTestError, StateError
+from .errors import InvalidArgument, RdnaarError, SelfTestError, StateError
 from .exchange import Exchange
 from .memory import Stream
 from .records import AbortRecord, LateRecord, Plan, ProbeResult, SelfTestReport
@@ -470,8 +470,9 @@ class Communicator:
 
     def _error(self, status: int) -> RdnaarError:
         error = failure.error_of(self.library, self._open(), status)
-        if isinstance(error, AbortError) and error.record and self.config.wedge_file:
-            wedge.write(wedge.path_of(self.config), error.record)
+        if self.config.wedge_file and (record := self.abort_record()):
+            # Also where the error is the cause of the abort: a call that the runtime refused.
+            wedge.write(wedge.path_of(self.config), record)
         return error
 
     # ---- End of life ---------------------------------------------------------------------------

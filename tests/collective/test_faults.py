@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import pyrdnaar
-from pyrdnaar import startup
+from pyrdnaar import startup, wedge
 from pyrdnaar._library import FILE_NAMES
 
 from .raw import ALGOS, BACKEND, Rank, config
@@ -191,6 +191,25 @@ def test_a_refused_call_aborts_all(fault: Callable[[str], None], algo: str) -> N
     # A peer learns it from rank 1, or from the other that has.
     assert records[0] in ("peer_aborted 1", "peer_aborted 2")
     assert records[2] in ("peer_aborted 1", "peer_aborted 0")
+
+
+def test_a_refused_call_leaves_a_marker(fault: Callable[[str], None], tmp_path: Path) -> None:
+    """On the rank whose call was refused, though that error is not the abort."""
+    path = tmp_path / "wedge.json"
+    fault("launch,rank=1")
+
+    def work(exchange: pyrdnaar.Exchange) -> None:
+        with Rank(exchange, 64, **_faulty(wedge_file=str(path))) as rank:
+            if rank.rank == 1:
+                with pytest.raises(pyrdnaar.RdnaarError, match="injected fault at launch"):
+                    rank.comm.all_reduce_ptr(
+                        rank.input.ptr, rank.output.ptr, 4, "fp32", stream=rank.stream
+                    )
+
+    pyrdnaar.run_threads(work, 2, timeout=60)
+    data = wedge.read(path)
+    assert data is not None
+    assert data["record"]["reason"] == "runtime"
 
 
 def test_faults_that_are_not_understood_are_refused(fault: Callable[[str], None]) -> None:
