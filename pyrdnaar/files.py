@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,13 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a file. OSError if it cannot be read, ValueError if it is none."""
     # O_NONBLOCK: the name may lead to a pipe, which must not hold us up.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        raw = file.read(MAX_BYTES + 1)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is not a file")
+        with open(descriptor, "rb", closefd=False) as file:
+            raw = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(raw) > MAX_BYTES:
         raise ValueError(f"{path} has more than {MAX_BYTES} bytes")
     try:

@@ -45,9 +45,18 @@ def test_what_is_not_an_object_is_refused(tmp_path: Path) -> None:
         path.write_bytes(raw)
         with pytest.raises(ValueError, match="file"):
             read_json(path)
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="not JSON"):
-        read_json(tmp_path / "pipe")  # and does not wait for a writer
+
+
+def test_what_is_not_a_file_is_refused(tmp_path: Path, descriptors: None) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path):  # and nobody waits for a writer
+        with pytest.raises(ValueError, match="is not a file"):
+            read_json(place)
+    writer = os.open(pipe, os.O_RDWR)
+    with pytest.raises(ValueError, match="is not a file"):
+        read_json(pipe)  # nor for what it will write
+    os.close(writer)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
