@@ -87,7 +87,7 @@ def start(
     slab_memory: str = "auto",
 ) -> Started:
     """This rank's ready communicator, or the same Disabled on every rank."""
-    library, settings = _agree(rank, world_size, exchange, backend, config)
+    library, settings = _agree(rank, world_size, exchange, backend, config, slab_memory)
     group = _place(exchange, library, settings, device, slab_memory)
     try:
         return _attempt(group, settings.transport)
@@ -117,7 +117,12 @@ class _LinkFailed(Exception):
 
 
 def _agree(
-    rank: int, world_size: int, exchange: Exchange, backend: str, config: Config | None
+    rank: int,
+    world_size: int,
+    exchange: Exchange,
+    backend: str,
+    config: Config | None,
+    memory: str,
 ) -> tuple[Library, Config]:
     found: dict[str, Any] = {}
 
@@ -138,6 +143,7 @@ def _agree(
             "ABI": info.abi_version >> 16,
             "source digest": info.source_digest,
             "backend": info.backend,
+            "slab_memory": memory,
             **settings.shared(),
         }
 
@@ -268,7 +274,8 @@ def _blaming_links(group: _Group, transport: str) -> Iterator[None]:
     try:
         yield
     except Disabled as error:
-        if transport != "p2p":
+        # Ranks that cannot talk any more cannot try another transport together.
+        if transport != "p2p" or isinstance(error.__context__, ExchangeError):
             raise
         if group.isolation:
             reason = f"{error.reason} ({'; '.join(group.isolation)})"

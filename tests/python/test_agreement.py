@@ -8,13 +8,23 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pyrdnaar import Communicator, Config, Disabled, PipeExchange, RankError, ThreadExchange
+from pyrdnaar import (
+    Communicator,
+    Config,
+    Disabled,
+    ExchangeError,
+    PipeExchange,
+    RankError,
+    ThreadExchange,
+    startup,
+)
 from pyrdnaar.ranks import run_ranks, run_threads
 
 pytestmark = pytest.mark.usefixtures("lib")
@@ -79,6 +89,35 @@ def test_configurations_must_agree(field: str, value: object) -> None:
     assert {(e.rank, str(e)) for e in errors} == {(1, str(errors[0]))}
     default = getattr(Config(), field)
     assert f"{field} is {value!r}, on rank 0 it is {default!r}" in errors[0].reason
+
+
+def test_the_memory_of_slabs_must_agree() -> None:
+    errors = _disabled(1, slab_memory="ordinary")
+    assert {str(e) for e in errors} == {
+        "rank 1: slab_memory is 'ordinary', on rank 0 it is 'auto': all ranks must agree"
+    }
+
+
+def test_a_lost_exchange_is_no_broken_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that cannot talk any more do not try another transport."""
+    monkeypatch.setattr(startup, "_common_transport", lambda _: "p2p")
+
+    class Lost(ThreadExchange):
+        gathered = 0
+
+        def all_gather(self, data: bytes) -> list[bytes]:
+            self.gathered += 1
+            if self.gathered >= 5:  # of the opened slabs
+                raise ExchangeError("rank 1 is gone", 1)
+            return super().all_gather(data)
+
+    def work(exchange: Lost) -> None:
+        with pytest.raises(Disabled, match="^rank 1: rank 1 is gone$"):
+            Communicator(exchange.rank, 2, exchange, "host", config=Config(prove="never"))
+        assert exchange.gathered == 5
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, Lost.group(2, 30)))
 
 
 def test_a_bad_environment_of_one_rank_is_told_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
