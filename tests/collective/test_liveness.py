@@ -108,6 +108,29 @@ def _leaves_first(exchange: pyrdnaar.Exchange) -> None:
             rank.exchange = _Alone()
 
 
+def _forgets(exchange: pyrdnaar.Exchange, folder: str) -> None:
+    """Rank 0 lets go of a communicator without waiting, while a call waits for rank 1."""
+    rank = Rank(exchange, 4096, timeout_ms=60000)
+    rank.check(rank.inputs(64, "fp32", 0), "fp32")
+    if rank.rank == 0:
+        rank.comm.all_reduce_ptr(rank.input.ptr, rank.output.ptr, 64, "fp32", stream=rank.stream)
+        status = rank.comm.library.c.rdnaar_destroy_now(rank.comm._disown())
+        assert status == pyrdnaar._abi.Status.E_BUSY
+    exchange.all_gather(b"")
+    if rank.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    rank.stream.sync()
+    assert time.monotonic() - start < 10, "the death was not noticed any more"
+    Path(folder, "ended").touch()
+
+
+def test_a_death_ends_calls_whose_communicator_was_let_go_of(tmp_path: Path) -> None:
+    with pytest.raises(pyrdnaar.RankError, match="rank 1 failed:\nkilled by signal 9"):
+        pyrdnaar.run_ranks(_forgets, 2, str(tmp_path), timeout=100)
+    assert (tmp_path / "ended").exists()
+
+
 class _Alone:
     """In the place of an exchange whose other ends are gone."""
 

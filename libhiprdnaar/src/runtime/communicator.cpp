@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator.h"
 
-#include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cinttypes>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "../protocol/abort.h"
@@ -21,11 +22,6 @@ namespace rdnaar {
 namespace {
 
 constexpr uint32_t kNobody = 0xFF;  // in an abort word
-
-void nap_ms(uint32_t ms) {
-    const timespec t = {0, long(ms) * 1000000};
-    nanosleep(&t, nullptr);
-}
 
 // The answer that an error leads to is that of a stream which is not.
 bool is_recording_quietly(void *stream) {
@@ -99,24 +95,25 @@ Communicator::Communicator(const rdnaar_config &config)
 }
 
 Communicator::Kept Communicator::close(uint32_t wait_ms, std::string &why) {
-    if (watch_ != nullptr) watch_->stop();
     bool ended = sequencer_->drain(wait_ms);
     if (!ended && wait_ms != 0) {
-        abort("destroyed during a call");
+        abort_quietly(kUser, kNobody, "destroyed during a call");
         ended = sequencer_->drain(wait_ms);
     }
     if (!ended) {
         why =
             "calls of the communicator are still on their way through a stream; its memory is kept "
             "until the process ends";
-        return Kept::kAll;
+        return Kept::kAll;  // with the watch: a peer's death ends them
     }
+    if (watch_ != nullptr) watch_->stop();
     for (std::shared_ptr<Peer> &peer : peers_) peer.reset();
-    for (uint32_t waited = 0;; waited++) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
+    for (;;) {
         why = who_keeps_slab_open();
         if (why.empty()) return Kept::kNothing;
-        if (waited >= wait_ms) return Kept::kSlab;
-        nap_ms(1);
+        if (std::chrono::steady_clock::now() >= end) return Kept::kSlab;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
 

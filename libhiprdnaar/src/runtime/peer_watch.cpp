@@ -41,7 +41,7 @@ void PeerWatch::stop() {
 
 bool PeerWatch::ended(uint32_t rank) const {
     pollfd p{processes_[rank].get(), POLLIN, 0};
-    return p.fd >= 0 && poll(&p, 1, 0) == 1;
+    return p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLIN) != 0;
 }
 
 void PeerWatch::work() {
@@ -55,10 +55,11 @@ void PeerWatch::work() {
         }
         if (watched[kMaxWorld].revents != 0) return;
         for (uint32_t r = 0; r < kMaxWorld; r++) {
-            if (watched[r].revents == 0) continue;
+            const short seen = watched[r].revents;
+            if (seen == 0) continue;
             watched[r].fd = -1;  // poll() passes over it
             watched[r].revents = 0;
-            on_death_(r);
+            if ((seen & POLLIN) != 0) on_death_(r);  // else somebody has closed our descriptor
         }
     }
 }
