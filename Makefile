@@ -190,6 +190,7 @@ test-sanitize: $(VENV)/installed-test ## the tests of the collective under ASan,
 include mk/device.mk
 include mk/fuzz.mk
 include mk/soak.mk
+include mk/explorer.mk
 
 clean: ## remove everything that was built
 	rm -rf build .venv
