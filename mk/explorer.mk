@@ -2,8 +2,8 @@
 # The explorer: the protocol's source under an adversary (docs/protocol.md). Included by the Makefile,
 # whose variables it uses.
 #
-# Variables: SECONDS, how long `make explore` runs. SEED, which scenarios and schedules it tries.
-# JOBS, processes.
+# Variables: SECONDS, how long schedules are tried. SEED, which scenarios and schedules they are. JOBS,
+# processes.
 
 EXPLORER_BUILD := build/explorer-$(notdir $(CXX))
 EXPLORER := $(EXPLORER_BUILD)/explorer
@@ -12,17 +12,17 @@ EXPLORER_OBJECTS := $(patsubst tests/explorer/%.cpp,$(EXPLORER_BUILD)/%.o,$(wild
 EXPLORER_FLAGS := -std=c++17 -O2 -g1 -ffp-contract=off -U_FORTIFY_SOURCE -Wall -Wextra -Werror \
                   -Wno-unknown-warning-option -Wno-maybe-uninitialized
 
-SECONDS ?= 60
 SEED ?= 1
 JOBS ?= 2
 
 .PHONY: explore test-explorer
 
 explore: $(EXPLORER) ## run the protocol under an adversary (SECONDS=600 SEED=1)
-	$(Q)$(EXPLORER) explore --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
+	$(Q)$(EXPLORER) explore --seconds $(or $(SECONDS),60) --seed $(SEED) --jobs $(JOBS)
 
 test-explorer: $(EXPLORER) $(VENV)/installed-test ## the explorer on the protocol and on planted faults
-	$(Q)$(IN_VENV)/pytest tests/explorer -s -m explorer
+	$(Q)EXPLORER=$(EXPLORER) EXPLORER_SECONDS=$(or $(SECONDS),180) EXPLORER_SEED=$(SEED) \
+	    EXPLORER_JOBS=$(JOBS) CXX=$(CXX) $(IN_VENV)/pytest -s tests/explorer
 
 $(EXPLORER): $(EXPLORER_OBJECTS)
 	@echo "  LINK  $@"

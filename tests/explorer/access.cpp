@@ -199,7 +199,7 @@ void Machine::meet_wave(Thread &t, State state, bool vote) {
         other.hidden = true;
         if (state == State::kAtRelax) other.looked = other.saw_old = false;
         if (state == State::kAtRelax && !any) {
-            other.state = State::kPolling;
+            not_ready(other, State::kPolling);
         } else {
             make_ready(other);
         }

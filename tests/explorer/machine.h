@@ -110,6 +110,7 @@ struct Rank {
     bool flushing;                          // all threads have ended, not all stores have arrived
     bool killed, struck, given_up_before;
     uint64_t clock;
+    uint32_t polling;   // threads that wait for one of these:
     uint32_t arrivals;  // in its slab, or jumps of its clock: what wakes threads that poll
     std::vector<rdnaar::Call> calls;
     std::vector<uint32_t> launch;  // of each call: the element of `calls`
@@ -226,7 +227,10 @@ private:
     bool quiet() const { return !disturbed_; }
 
     // ---- report.cpp ----
-    void note(const Thread &t, Op op, const Place *place, uint64_t value);
+    void note(const Thread &t, Op op, const Place *place, uint64_t value) {
+        if (tracing_) note_step(t, op, place, value);
+    }
+    void note_step(const Thread &t, Op op, const Place *place, uint64_t value);
     void note(const char *format, ...);
     std::string wait_graph();
     std::string who(uint32_t rank, uint32_t local) const;

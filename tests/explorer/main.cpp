@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The explorer: runs the protocol's source under an adversary. See docs/protocol.md.
 //
-//   explorer explore [--seconds S] [--schedules N] [--seed N] [--jobs N]
-//   explorer exhaust                 every ordered pair of algorithms, to the end
+//   explorer explore [--seconds S] [--schedules N] [--per-scenario N] [--seed N] [--jobs N] [--from-zero]
+//   explorer exhaust                 every ordered pair of algorithms, and ll three times, to the end
 //   explorer replay SCENARIO:NUMBER  one schedule again, with its trace
 //
 // Exit code: 0 nothing found, 1 a check failed, 2 usage.
@@ -21,14 +21,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kSchedulesOfScenario = 500;
+constexpr uint64_t kStepsOfScenario = 200000;  // after which another one is more use
 constexpr size_t kTraceLines = 60;
 
 struct Options {
     double seconds = 10;
     uint64_t schedules = ~0ull;
+    uint32_t per_scenario = 2000;
     uint64_t seed = 1;
     uint32_t jobs = 1;
+    bool from_zero = false;  // only scenarios in which the counters start at zero
 };
 
 // What one worker did. Plain, since it goes through a pipe.
@@ -72,6 +74,8 @@ void print_failure(Machine &machine, const std::string &replay) {
     fflush(stdout);
 }
 
+bool starts_late(const Scenario &s) { return s.first_call != 0 || s.first_round != 0; }
+
 int replay(const char *id) {
     char *end = nullptr;
     const uint64_t scenario = strtoull(id, &end, 16);
@@ -98,9 +102,12 @@ Tally work(const Options &options, uint32_t worker) {
     const uint64_t budget = options.schedules / options.jobs;
     while (tally.schedules < budget && since(start) < options.seconds) {
         const uint64_t scenario = mix(options.seed, tally.scenarios * options.jobs + worker);
-        prepare(machine, scenario);
         tally.scenarios++;
-        for (uint32_t n = 0; n < kSchedulesOfScenario && tally.schedules < budget; n++) {
+        if (options.from_zero && starts_late(random_scenario(scenario))) continue;
+        prepare(machine, scenario);
+        const uint64_t last_step = tally.steps + kStepsOfScenario;
+        for (uint32_t n = 0;
+             n < options.per_scenario && tally.schedules < budget && tally.steps < last_step; n++) {
             const bool ok = run_one(machine, strategies, scenario, n, false);
             tally.schedules++;
             tally.steps += machine.steps();
@@ -164,6 +171,13 @@ int explore(const Options &options) {
     return all.failures != 0 || lost;
 }
 
+std::string title(const Scenario &s) {
+    std::string text;
+    for (const CallSpec &call : s.calls) text += std::string(algo_name(call.algo)) + " ";
+    text += s.cumulative ? "cumulative release" : "drained stores";
+    return text + (s.trouble == Trouble::kUserAbort ? ", user abort" : "");
+}
+
 // One scenario to the end. False: a check failed.
 bool exhaust_one(const Scenario &scenario, uint64_t &schedules) {
     Machine machine;
@@ -175,17 +189,15 @@ bool exhaust_one(const Scenario &scenario, uint64_t &schedules) {
         if (!machine.run(strategy, 1, false)) {
             machine.run(strategy, 1, true);
             printf("caught by %s after %llu schedules\n", check_name(machine.failure().check),
-                   (unsigned long long)(whole + cut + 1));
+                   (unsigned long long)(schedules + whole + cut + 1));
             print_failure(machine, "exhaust");
             return false;
         }
         (machine.pruned() ? cut : whole)++;
     } while (strategy.advance());
-    printf("%-8s%-8s %-18s %-10s %8llu schedules to their end, %8llu cut short, %8llu states\n",
-           algo_name(scenario.calls[0].algo), algo_name(scenario.calls[1].algo),
-           scenario.cumulative ? "cumulative release" : "drained stores",
-           scenario.trouble == Trouble::kNone ? "" : "user abort", (unsigned long long)whole,
-           (unsigned long long)cut, (unsigned long long)strategy.states());
+    printf("%-46s %8llu schedules to their end, %8llu cut short, %8llu states\n",
+           title(scenario).c_str(), (unsigned long long)whole, (unsigned long long)cut,
+           (unsigned long long)strategy.states());
     fflush(stdout);
     schedules += whole + cut;
     return true;
@@ -193,21 +205,27 @@ bool exhaust_one(const Scenario &scenario, uint64_t &schedules) {
 
 int exhaust() {
     uint64_t schedules = 0;
-    for (const Trouble trouble : {Trouble::kNone, Trouble::kUserAbort})
-        for (const bool cumulative : {false, true})
+    for (const bool cumulative : {false, true})
+        for (const Trouble trouble : {Trouble::kUserAbort, Trouble::kNone}) {
+            // A rank that has aborted may be two calls ahead: in the half that a peer still reads.
+            Scenario thrice = smallest_scenario({1, 1, 1}, 1, cumulative);
+            thrice.trouble = trouble;
+            if (!exhaust_one(thrice, schedules)) return 1;
             for (uint32_t first = 1; first <= 3; first++)
                 for (uint32_t second = 1; second <= 3; second++) {
-                    Scenario s = smallest_scenario(first, second, cumulative);
+                    Scenario s = smallest_scenario({first, second}, 2, cumulative);
                     s.trouble = trouble;
                     if (!exhaust_one(s, schedules)) return 1;
                 }
+        }
     printf("complete: %llu schedules\n", (unsigned long long)schedules);
     return 0;
 }
 
 int usage() {
     fprintf(stderr,
-            "explorer explore [--seconds S] [--schedules N] [--seed N] [--jobs N]\n"
+            "explorer explore [--seconds S] [--schedules N] [--per-scenario N] [--seed N] "
+            "[--jobs N] [--from-zero]\n"
             "explorer exhaust\n"
             "explorer replay SCENARIO:NUMBER\n");
     return 2;
@@ -220,21 +238,28 @@ int main_(int argc, char **argv) {
     if (command == "replay" && argc == 3) return replay(argv[2]);
     if (command != "explore") return usage();
     Options options;
-    for (int i = 2; i + 1 < argc; i += 2) {
+    for (int i = 2; i < argc; i++) {
         const std::string name = argv[i];
-        if (name == "--seconds") {
-            options.seconds = atof(argv[i + 1]);
-        } else if (name == "--schedules") {
-            options.schedules = strtoull(argv[i + 1], nullptr, 10);
-        } else if (name == "--seed") {
-            options.seed = strtoull(argv[i + 1], nullptr, 10);
-        } else if (name == "--jobs") {
-            options.jobs = uint32_t(atoi(argv[i + 1]));
-        } else {
-            return usage();
+        if (name == "--from-zero") {
+            options.from_zero = true;
+            continue;
         }
+        if (++i == argc) return usage();
+        const uint64_t value = strtoull(argv[i], nullptr, 10);
+        if (name == "--seconds")
+            options.seconds = double(value);
+        else if (name == "--schedules")
+            options.schedules = value;
+        else if (name == "--per-scenario")
+            options.per_scenario = uint32_t(value);
+        else if (name == "--seed")
+            options.seed = value;
+        else if (name == "--jobs")
+            options.jobs = uint32_t(value);
+        else
+            return usage();
     }
-    if (argc % 2 != 0 || options.jobs == 0 || options.jobs > 64) return usage();
+    if (options.jobs == 0 || options.jobs > 64 || options.per_scenario == 0) return usage();
     return explore(options);
 }
 

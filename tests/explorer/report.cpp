@@ -50,8 +50,7 @@ void Machine::note(const char *format, ...) {
     trace_.push_back(std::to_string(time_) + " " + text);
 }
 
-void Machine::note(const Thread &t, Op op, const Place *place, uint64_t value) {
-    if (!tracing_) return;
+void Machine::note_step(const Thread &t, Op op, const Place *place, uint64_t value) {
     const std::string where = place == nullptr ? "" : describe_cell(*place);
     if (place == nullptr) {
         note("%s, call %u: %s", who(t.rank, t.local).c_str(), call_of(t), kOpTexts[uint32_t(op)]);

@@ -112,12 +112,12 @@ Scenario random_scenario(uint64_t seed) {
     return s;
 }
 
-Scenario smallest_scenario(uint32_t first_algo, uint32_t second_algo, bool cumulative) {
+Scenario smallest_scenario(const std::vector<uint32_t> &algos, uint32_t vectors, bool cumulative) {
     Scenario s;
     s.cumulative = cumulative;
-    for (const uint32_t algo : {first_algo, second_algo})
-        s.calls.push_back(
-            CallSpec{algo, Dtype::kFp32, kSum, 4, 1, 1, 8, false, uint32_t(s.calls.size())});
+    for (const uint32_t algo : algos)
+        s.calls.push_back(CallSpec{algo, Dtype::kFp32, kSum, 2 * vectors, 1, 1, 8, false,
+                                   uint32_t(s.calls.size())});
     return s;
 }
 

@@ -66,8 +66,8 @@ struct Scenario {
 
 Scenario random_scenario(uint64_t seed);
 
-// Two calls of one thread on each of two ranks, which can be searched to the end.
-Scenario smallest_scenario(uint32_t first_algo, uint32_t second_algo, bool cumulative);
+// Calls of one thread on each of two ranks, which can be searched to the end.
+Scenario smallest_scenario(const std::vector<uint32_t> &algos, uint32_t vectors, bool cumulative);
 
 std::string describe(const Scenario &scenario);
 const char *algo_name(uint32_t algo);

@@ -112,7 +112,7 @@ void Machine::reset(uint64_t seed) {
         rank.call = 0;
         rank.killed = rank.struck = rank.given_up_before = false;
         rank.clock = 1000;
-        rank.arrivals = 0;
+        rank.arrivals = rank.polling = 0;
         begin_call(rank);
     }
 }
@@ -226,6 +226,7 @@ void Machine::not_ready(Thread &t, State state) {
         ready_[t.place_in_ready]->place_in_ready = t.place_in_ready;
         ready_.pop_back();
     }
+    if (state == State::kPolling) rank_of(t).polling++;
     t.state = state;
 }
 
@@ -311,9 +312,10 @@ void Machine::arrive(uint32_t index) {
 // Threads that poll have something new to look at.
 void Machine::wake(uint32_t r) {
     ranks_[r].arrivals++;
-    for (uint32_t i = 0; i < kFibersOfRank; i++) {
+    for (uint32_t i = 0; i < kFibersOfRank && ranks_[r].polling != 0; i++) {
         Thread &t = thread(r, i);
         if (t.state == State::kPolling) {
+            ranks_[r].polling--;
             t.hidden = true;
             make_ready(t);
         }
