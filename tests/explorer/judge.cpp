@@ -16,8 +16,8 @@ const char *check_name(Check check) {
 }
 
 // The first thing that is wrong. The schedule ends at the next step.
-bool Machine::fail(Check check, const char *format, ...) {
-    if (failed_) return false;
+void Machine::fail(Check check, const char *format, ...) {
+    if (failed_) return;
     failed_ = true;
     std::vector<char> text(16 << 10);
     va_list arguments;
@@ -25,7 +25,6 @@ bool Machine::fail(Check check, const char *format, ...) {
     vsnprintf(text.data(), text.size(), format, arguments);
     va_end(arguments);
     failure_ = Failure{check, text.data()};
-    return false;
 }
 
 // ---- Steps: loads and stores ----------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "data.h"
 #include "fiber.h"
 #include "memory.h"
+#include "place.h"
 
 namespace explorer {
 
@@ -216,7 +217,7 @@ private:
     }
 
     // ---- judge.cpp ----
-    bool fail(Check check, const char *format, ...);
+    void fail(Check check, const char *format, ...);
     void check_loaded(Thread &t, const Place &place, const Version &version, Op op);
     void check_store_place(Thread &t, const Place &place, StoreKind kind);
     void check_arrival(const Store &store);

@@ -74,7 +74,6 @@ public:
     void issue(const Store &store);
     // Stores that may arrive next.
     std::vector<Store> &ready() { return ready_; }
-    const std::vector<Store> &held() const { return held_; }
     Store take(uint32_t index);  // from ready(); lets go of those that waited for it
     void arrive(const Store &store, uint32_t time);
     bool has_pending(uint32_t rank, uint32_t thread) const { return pending_[rank][thread] != 0; }
@@ -142,10 +141,5 @@ void Memory::bring(const Place &place, Arrive arrive) {
         arrive(find_ready(ready_, [&](const Store &s) { return s.origin.rank == rank; }));
     }
 }
-
-// "scatter half 1 of rank 2, word 3" for traces.
-std::string describe_place(const rdnaar::Layout &layout, uint32_t world, uint32_t offset);
-// The rank whose writes the place is for; the world, if any.
-uint32_t source_of(const rdnaar::Layout &layout, uint32_t world, uint32_t offset);
 
 }  // namespace explorer

@@ -77,12 +77,15 @@ std::string Machine::wait_graph() {
                      std::to_string(scenario_.first_call + call_of(t)) + ") " +
                      kStateTexts[uint32_t(t.state)] + "\n";
             for (uint32_t k = 0; t.state == State::kPolling && k < t.seen_count; k++) {
+                const Place &place = t.seen[k].place;
+                const uint32_t source =
+                    source_of(memory_.layout(), scenario_.world, memory_.offset_of(place.cell));
                 char text[160];
-                snprintf(text, sizeof text, "    -> rank %u: %s is %llx\n",
-                         source_of(memory_.layout(), scenario_.world,
-                                   memory_.offset_of(t.seen[k].place.cell)),
-                         describe_cell(t.seen[k].place).c_str(),
-                         (unsigned long long)memory_.cell(t.seen[k].place).now.value);
+                snprintf(text, sizeof text, "    -> %s: %s is %llx\n",
+                         source == scenario_.world ? "any rank"
+                                                   : ("rank " + std::to_string(source)).c_str(),
+                         describe_cell(place).c_str(),
+                         (unsigned long long)memory_.cell(place).now.value);
                 graph += text;
             }
         }
