@@ -12,17 +12,19 @@ EXPLORER_OBJECTS := $(patsubst tests/explorer/%.cpp,$(EXPLORER_BUILD)/%.o,$(wild
 EXPLORER_FLAGS := -std=c++17 -O2 -g1 -ffp-contract=off -U_FORTIFY_SOURCE -Wall -Wextra -Werror \
                   -Wno-unknown-warning-option -Wno-maybe-uninitialized
 
-SEED ?= 1
-JOBS ?= 2
+# Of the command line; other makefiles have their own defaults for them.
+EXPLORER_SECONDS = $(if $(filter command%,$(origin SECONDS)),$(SECONDS),$(1))
+EXPLORER_SEED := $(or $(SEED),1)
+EXPLORER_JOBS := $(or $(JOBS),2)
 
 .PHONY: explore test-explorer
 
 explore: $(EXPLORER) ## run the protocol under an adversary (SECONDS=600 SEED=1)
-	$(Q)$(EXPLORER) explore --seconds $(or $(SECONDS),60) --seed $(SEED) --jobs $(JOBS)
+	$(Q)$(EXPLORER) explore --seconds $(call EXPLORER_SECONDS,60) --seed $(EXPLORER_SEED) --jobs $(EXPLORER_JOBS)
 
 test-explorer: $(EXPLORER) $(VENV)/installed-test ## the explorer on the protocol and on planted faults
-	$(Q)EXPLORER=$(EXPLORER) EXPLORER_SECONDS=$(or $(SECONDS),180) EXPLORER_SEED=$(SEED) \
-	    EXPLORER_JOBS=$(JOBS) CXX=$(CXX) $(IN_VENV)/pytest -s tests/explorer
+	$(Q)EXPLORER=$(EXPLORER) EXPLORER_SECONDS=$(call EXPLORER_SECONDS,180) EXPLORER_SEED=$(EXPLORER_SEED) \
+	    EXPLORER_JOBS=$(EXPLORER_JOBS) CXX=$(CXX) $(IN_VENV)/pytest -s tests/explorer
 
 $(EXPLORER): $(EXPLORER_OBJECTS)
 	@echo "  LINK  $@"

@@ -56,11 +56,12 @@ uint32_t element_at(Dtype dtype, const unsigned char *bytes, uint32_t index) {
     return bits;
 }
 
-Bytes make_input(const CallSpec &call, uint32_t rank, uint64_t seed) {
+Bytes make_input(const CallSpec &call, uint32_t world, uint32_t rank, uint64_t seed) {
     Random random(mix(seed, rank));
-    Bytes bytes(call.bytes());
+    const uint32_t count = call.count * call.in_chunks(world);
     const uint32_t size = element_bytes(call.dtype);
-    for (uint32_t i = 0; i < call.count; i++) {
+    Bytes bytes(count * size);
+    for (uint32_t i = 0; i < count; i++) {
         const uint32_t bits = random_bits(call.dtype, random);
         memcpy(bytes.data() + i * size, &bits, size);
     }
@@ -69,13 +70,19 @@ Bytes make_input(const CallSpec &call, uint32_t rank, uint64_t seed) {
     return bytes;
 }
 
-Bytes reduce(const CallSpec &call, const std::vector<Bytes> &inputs) {
+Bytes make_output(const CallSpec &call, uint32_t rank, const std::vector<Bytes> &inputs) {
+    if (call.algo == rdnaar::kAlgoAllGather) {
+        Bytes all;
+        for (const Bytes &input : inputs) all.insert(all.end(), input.begin(), input.end());
+        return all;
+    }
+    const uint32_t first = call.algo == rdnaar::kAlgoReduceScatter ? rank * call.count : 0;
     Bytes result(call.bytes());
     const uint32_t size = element_bytes(call.dtype);
     for (uint32_t i = 0; i < call.count; i++) {
-        float sum = to_float(call.dtype, element_at(call.dtype, inputs[0].data(), i));
+        float sum = to_float(call.dtype, element_at(call.dtype, inputs[0].data(), first + i));
         for (size_t r = 1; r < inputs.size(); r++)
-            sum = sum + to_float(call.dtype, element_at(call.dtype, inputs[r].data(), i));
+            sum = sum + to_float(call.dtype, element_at(call.dtype, inputs[r].data(), first + i));
         if (call.op == rdnaar::kAvg) sum = sum / float(inputs.size());
         const uint32_t bits = from_float(call.dtype, sum);
         memcpy(result.data() + i * size, &bits, size);

@@ -76,10 +76,9 @@ void Machine::check_store_place(Thread &t, const Place &to, StoreKind kind) {
     bool right = true;
     switch (kind) {
         case StoreKind::kPut:
-            right = to.rank != t.rank && source == t.rank &&
-                    (algo == kAlgoOneshot
-                         ? within(l.oneshot, slots * l.oneshot_slot)
-                         : algo == kAlgoTwoshot && within(l.scatter, 2 * slots * l.slice_slot));
+            right = to.rank != t.rank && source == t.rank && algo != kAlgoLl &&
+                    (algo == kAlgoTwoshot ? within(l.scatter, 2 * slots * l.slice_slot)
+                                          : within(l.oneshot, slots * l.oneshot_slot));
             break;
         case StoreKind::kPutLl:
             right = to.rank != t.rank && source == t.rank && algo == kAlgoLl &&
@@ -140,29 +139,47 @@ void Machine::check_output(uint32_t r, uint32_t c) {
     const Rank &rank = ranks_[r];
     const CallSpec &spec = scenario_.call(r, c);
     const uint32_t launch = rank.launch[c];
-    const unsigned char *out = buffer(r, launch, !spec.in_place);
+    const unsigned char *out = output(r, launch, spec);
+    const uint32_t count = spec.count * spec.out_chunks(scenario_.world);
     const uint32_t nan = nan_bits(spec.dtype);
     const bool no_result = rank.given_up_before ||
                            (scenario_.trouble == Trouble::kMismatch && c >= scenario_.odd_call);
-    for (uint32_t i = 0; i < spec.count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const uint32_t is = element_at(spec.dtype, out, i);
         if (is == nan && (no_result || rank.counters.claimed != 0)) continue;
-        const uint32_t right = no_result ? nan : element_at(spec.dtype, expected_[c].data(), i);
+        const uint32_t right = no_result ? nan : element_at(spec.dtype, expected_[r][c].data(), i);
         if (is == right) continue;
         fail(no_result || is == nan ? Check::kAbort : Check::kResult,
-             "rank %u, call %u, element %u of %u is %x, but must be %x%s", r, c, i, spec.count, is,
+             "rank %u, call %u, element %u of %u is %x, but must be %x%s", r, c, i, count, is,
              right, no_result ? ": the call was aborted" : "");
         return;
     }
-    for (const bool output : {false, true}) {
-        const unsigned char *p = buffer(r, launch, output);
+    check_surroundings(r, c);
+}
+
+// Nothing but the output has changed.
+void Machine::check_surroundings(uint32_t r, uint32_t c) {
+    const CallSpec &spec = scenario_.call(r, c);
+    const uint32_t launch = ranks_[r].launch[c];
+    const Bytes &data = inputs_[r][c];
+    const uint32_t out_bytes = spec.bytes() * spec.out_chunks(scenario_.world);
+    auto kept = [](const unsigned char *p, uint32_t nbytes) {
         for (uint32_t i = 0; i < kGuardBytes; i++)
-            if (p[-int(i) - 1] != 0x5A || p[spec.bytes() + i] != 0x5A)
-                fail(Check::kClean, "rank %u, call %u: written beside the tensor", r, c);
+            if (p[-int(i) - 1] != 0x5A || p[nbytes + i] != 0x5A) return false;
+        return true;
+    };
+    const bool shared = spec.in_place;
+    const bool out_holds_in = shared && spec.algo == kAlgoAllGather;
+    if (!out_holds_in && !kept(input(r, launch, spec), uint32_t(data.size())))
+        fail(Check::kClean, "rank %u, call %u: written beside the input", r, c);
+    if ((!shared || out_holds_in) && !kept(output(r, launch, spec), out_bytes))
+        fail(Check::kClean, "rank %u, call %u: written beside the output", r, c);
+    for (uint32_t i = 0; i < data.size(); i++) {
+        const unsigned char *p = input(r, launch, spec) + i;
+        const unsigned char *out = output(r, launch, spec);
+        if (p >= out && p < out + out_bytes) continue;
+        if (*p != data[i]) fail(Check::kClean, "rank %u, call %u: the input has changed", r, c);
     }
-    if (!spec.in_place &&
-        memcmp(buffer(r, launch, false), inputs_[r][c].data(), inputs_[r][c].size()) != 0)
-        fail(Check::kClean, "rank %u, call %u: the input has changed", r, c);
 }
 
 // The reason that a record gives is true.
@@ -187,6 +204,8 @@ void Machine::check_record(uint32_t r) {
                 line.seen != line.expected;
             break;
         case kPeerAborted: right = right && (user || disturbed_); break;
+        case kPeerDead: right = right && ranks_[line.peer].killed; break;
+        case kUser: right = right && user && line.peer == int32_t(r); break;
         default: right = false;
     }
     if (!right)
@@ -211,7 +230,7 @@ void Machine::check_end() {
         const Counters &counters = ranks_[r].counters;
         const uint64_t word =
             memory_.cell(memory_.place(memory_.slab(r) + kAbortWordOffset)).now.value;
-        if ((told || any_given_up) && word == 0)
+        if ((told || any_given_up) && word == 0 && !ranks_[r].killed)
             fail(Check::kAbort, "rank %u was not told of the abort", r);
         if (!quiet() || ranks_[r].killed || scenario_.trouble == Trouble::kKill) continue;
         const uint32_t calls = uint32_t(scenario_.calls.size());

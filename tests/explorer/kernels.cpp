@@ -39,9 +39,11 @@ Kernel by_dtype(Dtype dtype, uint32_t world) {
 
 template <bool kCpu>
 Kernel by_algo(uint32_t algo, Dtype dtype, uint32_t world) {
-    return algo == kAlgoLl        ? by_dtype<kCpu, kAlgoLl>(dtype, world)
-           : algo == kAlgoOneshot ? by_dtype<kCpu, kAlgoOneshot>(dtype, world)
-                                  : by_dtype<kCpu, kAlgoTwoshot>(dtype, world);
+    return algo == kAlgoLl              ? by_dtype<kCpu, kAlgoLl>(dtype, world)
+           : algo == kAlgoOneshot       ? by_dtype<kCpu, kAlgoOneshot>(dtype, world)
+           : algo == kAlgoTwoshot       ? by_dtype<kCpu, kAlgoTwoshot>(dtype, world)
+           : algo == kAlgoReduceScatter ? by_dtype<kCpu, kAlgoReduceScatter>(dtype, world)
+                                        : by_dtype<kCpu, kAlgoAllGather>(dtype, world);
 }
 
 }  // namespace

@@ -203,6 +203,7 @@ private:
     Rank &rank_of(const Thread &t) { return ranks_[t.rank]; }
     uint32_t call_of(const Thread &t) { return ranks_[t.rank].call; }
     void user_abort(uint32_t rank);
+    void store_of_host(uint32_t rank, uint32_t to, uint32_t reason, uint32_t because_of);
     uint32_t stale_version(Thread &t, const Cell &cell);
 
     // ---- exhaustive.cpp ----
@@ -223,6 +224,7 @@ private:
     void check_arrival(const Store &store);
     void check_end_of_call(uint32_t rank);
     void check_output(uint32_t rank, uint32_t call);
+    void check_surroundings(uint32_t rank, uint32_t call);
     void check_record(uint32_t rank);
     void check_end();
     bool quiet() const { return !disturbed_; }
@@ -238,12 +240,14 @@ private:
     std::string describe_cell(const Place &place);
 
     unsigned char *buffer(uint32_t rank, uint32_t launch, bool output);
+    unsigned char *output(uint32_t rank, uint32_t launch, const CallSpec &spec);
+    unsigned char *input(uint32_t rank, uint32_t launch, const CallSpec &spec);
 
     Scenario scenario_;
     uint64_t data_seed_ = 0;
     Memory memory_;
     std::vector<Bytes> inputs_[kRanks];  // of each call
-    std::vector<Bytes> expected_;
+    std::vector<Bytes> expected_[kRanks];
     std::vector<unsigned char> buffers_;
     Rank ranks_[kRanks];
     Thread threads_[kRanks * kFibersOfRank];

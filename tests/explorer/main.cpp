@@ -195,7 +195,7 @@ bool exhaust_one(const Scenario &scenario, uint64_t &schedules) {
         }
         (machine.pruned() ? cut : whole)++;
     } while (strategy.advance());
-    printf("%-46s %8llu schedules to their end, %8llu cut short, %8llu states\n",
+    printf("%-60s %8llu schedules to their end, %8llu cut short, %8llu states\n",
            title(scenario).c_str(), (unsigned long long)whole, (unsigned long long)cut,
            (unsigned long long)strategy.states());
     fflush(stdout);
@@ -208,11 +208,12 @@ int exhaust() {
     for (const bool cumulative : {false, true})
         for (const Trouble trouble : {Trouble::kUserAbort, Trouble::kNone}) {
             // A rank that has aborted may be two calls ahead: in the half that a peer still reads.
-            Scenario thrice = smallest_scenario({1, 1, 1}, 1, cumulative);
+            Scenario thrice = smallest_scenario({rdnaar::kAlgoLl, rdnaar::kAlgoLl, rdnaar::kAlgoLl},
+                                                1, cumulative);
             thrice.trouble = trouble;
             if (!exhaust_one(thrice, schedules)) return 1;
-            for (uint32_t first = 1; first <= 3; first++)
-                for (uint32_t second = 1; second <= 3; second++) {
+            for (const uint32_t first : kAlgos)
+                for (const uint32_t second : kAlgos) {
                     Scenario s = smallest_scenario({first, second}, 2, cumulative);
                     s.trouble = trouble;
                     if (!exhaust_one(s, schedules)) return 1;

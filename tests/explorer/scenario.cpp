@@ -19,7 +19,7 @@ bool may_have_pieces(const CallSpec &call) {
 CallSpec random_call(Random &random, const Scenario &s, uint32_t index) {
     CallSpec call{};
     call.graph = index;
-    call.algo = random.between(kAlgoLl, kAlgoTwoshot);
+    call.algo = kAlgos[random.below(kAlgoCount)];
     call.dtype = Dtype(random.below(3));
     call.op = random.one_in(4) ? kAvg : kSum;
     const uint32_t vectors = random.one_in(3) ? random.between(1, 8) : random.between(1, 3);
@@ -45,7 +45,9 @@ CallSpec another_call(Random &random, const Scenario &s, CallSpec call) {
             call.dtype = call.dtype == Dtype::kFp16 ? Dtype::kBf16 : Dtype::kFp16;
             call.count = call.count > 16 ? 16 : call.count;
             break;
-        default: call.algo = call.algo % 3 + 1; break;
+        default:
+            for (const uint32_t before = call.algo; call.algo == before;)
+                call.algo = kAlgos[random.below(kAlgoCount)];
     }
     if (!may_have_pieces(call)) call.piece_vectors = 8;
     call.graph = s.odd_call;
@@ -122,7 +124,11 @@ Scenario smallest_scenario(const std::vector<uint32_t> &algos, uint32_t vectors,
 }
 
 const char *algo_name(uint32_t algo) {
-    return algo == kAlgoLl ? "ll" : algo == kAlgoOneshot ? "oneshot" : "twoshot";
+    return algo == kAlgoLl              ? "ll"
+           : algo == kAlgoOneshot       ? "oneshot"
+           : algo == kAlgoTwoshot       ? "twoshot"
+           : algo == kAlgoReduceScatter ? "reduce_scatter"
+                                        : "all_gather";
 }
 
 static std::string describe(const CallSpec &call, uint32_t index) {

@@ -14,7 +14,10 @@ constexpr uint32_t kRanks = 4, kBlocks = 3, kThreads = 4;  // at most
 constexpr uint32_t kFibersOfRank = kBlocks * kThreads;
 constexpr uint32_t kVectorBytes = 8;    // two words: enough to be torn
 constexpr uint32_t kStagingBytes = 64;  // of each region's slot: eight vectors
-constexpr uint32_t kMessageBytes = 64;  // at most
+constexpr uint32_t kMessageBytes = 64;  // at most; of a chunk where a tensor has one for each rank
+constexpr uint32_t kAlgos[] = {rdnaar::kAlgoLl, rdnaar::kAlgoOneshot, rdnaar::kAlgoTwoshot,
+                               rdnaar::kAlgoReduceScatter, rdnaar::kAlgoAllGather};
+constexpr uint32_t kAlgoCount = 5;
 constexpr uint64_t kTimeoutTicks = 1000, kLateTicks = 10;
 
 enum class Dtype : uint32_t { kFp16 = 0, kBf16 = 1, kFp32 = 2 };  // the public values
@@ -24,12 +27,16 @@ struct CallSpec {
     uint32_t algo;
     Dtype dtype;
     uint32_t op;
-    uint32_t count;
+    uint32_t count;  // of elements; of a chunk in reduce-scatter and all-gather
     uint32_t blocks, threads;
     uint32_t piece_vectors;  // that pass through the slab in one round
     bool in_place;
     uint32_t graph;  // the call whose launch this one repeats; itself: a launch of its own
     uint32_t bytes() const { return count * element_bytes(dtype); }
+    uint32_t in_chunks(uint32_t world) const {
+        return algo == rdnaar::kAlgoReduceScatter ? world : 1;
+    }
+    uint32_t out_chunks(uint32_t world) const { return algo == rdnaar::kAlgoAllGather ? world : 1; }
     uint32_t pieces() const;
     uint64_t signature() const;
 };

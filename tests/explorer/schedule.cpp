@@ -9,7 +9,7 @@ namespace explorer {
 using namespace rdnaar;
 
 namespace {
-constexpr uint32_t kBufferBytes = 128;  // a message and the guards before and after it
+constexpr uint32_t kBufferBytes = kRanks * kMessageBytes + 64;  // with guards before and after
 constexpr uint32_t kMaxCalls = 8;
 constexpr uint32_t kFirstGuess = 300;  // of the length of a schedule, in steps
 constexpr unsigned char kGuard = 0x5A, kUnwritten = 0xA5;
@@ -32,21 +32,38 @@ unsigned char *Machine::buffer(uint32_t rank, uint32_t launch, bool output) {
            kGuardBytes;
 }
 
+// In place, a reduce-scatter leaves its chunk in the input, and an all-gather finds its own in the output.
+unsigned char *Machine::input(uint32_t rank, uint32_t launch, const CallSpec &spec) {
+    if (spec.in_place && spec.algo == kAlgoAllGather)
+        return buffer(rank, launch, true) + rank * spec.bytes();
+    return buffer(rank, launch, false);
+}
+
+unsigned char *Machine::output(uint32_t rank, uint32_t launch, const CallSpec &spec) {
+    if (!spec.in_place || spec.algo == kAlgoAllGather) return buffer(rank, launch, true);
+    return buffer(rank, launch, false) +
+           (spec.algo == kAlgoReduceScatter ? rank * spec.bytes() : 0);
+}
+
 // ---- A scenario -----------------------------------------------------------------------------
 
 void Machine::prepare(const Scenario &scenario, uint64_t seed) {
     scenario_ = scenario;
     usual_length_ = 0;
     memory_.prepare(scenario);
-    expected_.clear();
-    for (auto &inputs : inputs_) inputs.clear();
+    for (uint32_t r = 0; r < kRanks; r++) {
+        expected_[r].clear();
+        inputs_[r].clear();
+    }
+    const uint32_t world = scenario.world;
     for (uint32_t c = 0; c < scenario.calls.size(); c++) {
         std::vector<Bytes> of_ranks;
-        for (uint32_t r = 0; r < scenario.world; r++) {
-            inputs_[r].push_back(make_input(scenario.call(r, c), r, mix(seed, c)));
-            of_ranks.push_back(make_input(scenario.calls[c], r, mix(seed, c)));
+        for (uint32_t r = 0; r < world; r++) {
+            inputs_[r].push_back(make_input(scenario.call(r, c), world, r, mix(seed, c)));
+            of_ranks.push_back(make_input(scenario.calls[c], world, r, mix(seed, c)));
         }
-        expected_.push_back(reduce(scenario.calls[c], of_ranks));
+        for (uint32_t r = 0; r < world; r++)
+            expected_[r].push_back(make_output(scenario.calls[c], r, of_ranks));
     }
     make_calls();
 }
@@ -60,8 +77,8 @@ void Machine::make_calls() {
             const CallSpec &spec = scenario_.call(r, c);
             rank.launch.push_back(spec.graph);
             Call call{};
-            call.in = buffer(r, c, false);
-            call.out = buffer(r, c, !spec.in_place);
+            call.in = input(r, c, spec);
+            call.out = output(r, c, spec);
             call.count = spec.count;
             for (uint32_t k = 0; k < scenario_.world; k++)
                 call.slab[k] = memory_.slab((r + k) % scenario_.world);
@@ -135,16 +152,13 @@ void Machine::begin_call(Rank &rank) {
     if (rank.call == scenario_.calls.size()) return;
     const uint32_t r = uint32_t(&rank - ranks_), launch = rank.launch[rank.call];
     const CallSpec &spec = scenario_.call(r, rank.call);
-    const Bytes &input = inputs_[r][rank.call];
     for (const bool output : {false, true}) {
         unsigned char *p = buffer(r, launch, output);
         memset(p - kGuardBytes, kGuard, kBufferBytes);
-        if (output) {
-            memset(p, kUnwritten, spec.bytes());
-        } else {
-            memcpy(p, input.data(), input.size());
-        }
     }
+    const Bytes &data = inputs_[r][rank.call];
+    memset(output(r, launch, spec), kUnwritten, spec.bytes() * spec.out_chunks(scenario_.world));
+    memcpy(input(r, launch, spec), data.data(), data.size());
     if (scenario_.trouble == Trouble::kMismatch && rank.call == scenario_.odd_call)
         disturbed_ = true;
     rank.begun_blocks = rank.running_blocks = 0;
@@ -346,26 +360,35 @@ void Machine::strike() {
             }
             note("      rank %u is killed", r);
             strike_at_ = 0;
+            if (random_.one_in(2)) break;
+            for (uint32_t k = 1; k < scenario_.world; k++) {  // the others' hosts notice
+                const uint32_t other = (r + k) % scenario_.world;
+                store_of_host(other, other, kPeerDead, r);
+            }
+            disturbed_ = true;
             break;
         default: break;
     }
 }
 
+// As rdnaar_abort(): the own slab says why, the peers' that this rank has given up.
 void Machine::user_abort(uint32_t r) {
     disturbed_ = true;
     note("      the host of rank %u aborts", r);
-    for (uint32_t k = 0; k < scenario_.world; k++) {
-        const Call &call = ranks_[r].calls[0];
-        Store store{};
-        store.to = memory_.place(call.slab[k] + kAbortWordOffset);
-        store.kind = StoreKind::kWord;
-        store.origin = Origin{uint8_t(r), kHostThread, uint16_t(ranks_[r].call)};
-        store.value = make_abort_word(kUser, r);
-        store.number = memory_.issued(r, kHostThread);
-        store.priority = random_.next();
-        store.hash = mix(r, k);
-        memory_.issue(store);
-    }
+    for (uint32_t k = 0; k < scenario_.world; k++)
+        store_of_host(r, (r + k) % scenario_.world, k == 0 ? kUser : kPeerAborted, r);
+}
+
+void Machine::store_of_host(uint32_t r, uint32_t to, uint32_t reason, uint32_t because_of) {
+    Store store{};
+    store.to = memory_.place(memory_.slab(to) + kAbortWordOffset);
+    store.kind = StoreKind::kWord;
+    store.origin = Origin{uint8_t(r), kHostThread, uint16_t(ranks_[r].call)};
+    store.value = make_abort_word(reason, because_of);
+    store.number = memory_.issued(r, kHostThread);
+    store.priority = random_.next();
+    store.hash = mix(r, to);
+    memory_.issue(store);
 }
 
 bool Machine::all_done() const {

@@ -48,7 +48,7 @@ def test_every_pair_of_algorithms_to_the_end() -> None:
     pairs = re.findall(
         r"^(\w+) (\w+) (?:drained stores|cumulative release) {2,}", result.stdout, re.M
     )
-    algos = ("ll", "oneshot", "twoshot")
+    algos = ("ll", "oneshot", "twoshot", "reduce_scatter", "all_gather")
     assert sorted(pairs) == sorted(2 * [(a, b) for a in algos for b in algos])
     assert "complete: " in result.stdout
 
