@@ -78,10 +78,11 @@ class Communicator:
         exchange: Exchange,
         backend: str = "auto",
         device: int | None = None,
-        config: Config | None = None,
+        config: Config | Callable[[], Config] | None = None,
         slab_memory: str = "auto",
     ) -> None:
-        """`slab_memory` "ordinary" is for the probe alone, see rdnaar_memory."""
+        """`config` as a function is called inside the first vote, so that its failure is every
+        rank's. `slab_memory` "ordinary" is for the probe alone, see rdnaar_memory."""
         self._comm: int | None = None
         started = startup.start(rank, world_size, exchange, backend, device, config, slab_memory)
         self.rank = rank

@@ -83,7 +83,7 @@ def start(
     exchange: Exchange,
     backend: str,
     device: int | None,
-    config: Config | None,
+    config: Config | Callable[[], Config] | None,
     slab_memory: str = "auto",
 ) -> Started:
     """This rank's ready communicator, or the same Disabled on every rank."""
@@ -121,14 +121,14 @@ def _agree(
     world_size: int,
     exchange: Exchange,
     backend: str,
-    config: Config | None,
+    config: Config | Callable[[], Config] | None,
     memory: str,
 ) -> tuple[Library, Config]:
     found: dict[str, Any] = {}
 
     def agree() -> Facts:
         _check_place(rank, world_size, exchange)
-        found["config"] = settings = config or Config.from_env()
+        found["config"] = settings = config() if callable(config) else config or Config.from_env()
         if not settings.enable:
             raise RdnaarError("switched off: enable is False (RDNAAR_ENABLE=0)")
         if settings.wedge_file:
