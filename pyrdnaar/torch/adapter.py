@@ -81,7 +81,6 @@ class RdnaAllReduce:
         try:
             self._start()
         except Disabled as error:
-            self._exchange.close()
             self.reason = str(error)
             if self._strict:
                 raise
@@ -235,7 +234,6 @@ class RdnaAllReduce:
         if self._comm is not None and not self._comm.closed:
             self.disabled, self.reason = True, "closed"
             self._comm.close()
-            self._exchange.close()
 
     def __enter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -17,14 +18,13 @@ class TorchExchange:
     """all_gather of bytes over a process group, in CPU memory.
 
     A group without a CPU side (NCCL or RCCL alone) gets a gloo group of the same ranks beside it,
-    which close() destroys. Every wait is bounded by `timeout` seconds. Which rank is missing torch
+    once, which torch.distributed destroys with all others. Every wait is bounded by `timeout` seconds. Which rank is missing torch
     does not tell, so the `rank` of an ExchangeError from here is -1.
     """
 
     def __init__(self, group: Any, timeout: float = DEFAULT_TIMEOUT) -> None:
         self._timeout = datetime.timedelta(seconds=timeout)
-        self._own = None if _has_cpu_side(group) else _gloo_beside(group, self._timeout)
-        self._group = self._own or group
+        self._group = group if _has_cpu_side(group) else _gloo_beside(group, self._timeout)
         self.rank = int(group.rank())
         self.world_size = int(group.size())
 
@@ -54,12 +54,6 @@ class TorchExchange:
             raise ExchangeError(f"the ranks' process group has failed: {reason}") from None
         return everybodys
 
-    def close(self) -> None:
-        """Destroy the group that was made here, if there is one. Again does nothing."""
-        own, self._own = self._own, None
-        if own is not None and dist.is_initialized():
-            dist.destroy_process_group(own)
-
 
 def _has_cpu_side(group: Any) -> bool:
     """Whether the group moves CPU tensors. A bare backend (no group) that is asked is gloo."""
@@ -68,11 +62,18 @@ def _has_cpu_side(group: Any) -> bool:
     return "cpu:" in dist.get_backend_config(group)
 
 
+# torch names such a group after its ranks: one made anew after the first was destroyed would find the
+# first one's addresses in the store.
+_beside: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
 def _gloo_beside(group: Any, timeout: datetime.timedelta) -> Any:
-    # Only the members come here: ranks outside of the group do not take part.
-    return dist.new_group(
-        dist.get_process_group_ranks(group),
-        timeout=timeout,
-        backend="gloo",
-        use_local_synchronization=True,
-    )
+    if group not in _beside:
+        # Only the members come here: ranks outside of the group do not take part.
+        _beside[group] = dist.new_group(
+            dist.get_process_group_ranks(group),
+            timeout=timeout,
+            backend="gloo",
+            use_local_synchronization=True,
+        )
+    return _beside[group]

@@ -28,7 +28,12 @@ BACKEND = "rdnaar"
 # Of a ProcessGroup: what is passed on as it is.
 _PASSED_ON = (
     "_allgather_base",
+    "_end_coalescing",
     "_reduce_scatter_base",
+    "_start_coalescing",
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "all_to_all_single",
     "allgather",
     "allgather_coalesced",
     "allgather_into_tensor_coalesced",
@@ -43,10 +48,19 @@ _PASSED_ON = (
     "recv_anysource",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
     "reduce_scatter_tensor_coalesced",
     "scatter",
     "send",
 )
+
+# A bare backend, other than a group, knows some of them by their older names alone.
+_OLDER_NAMES = {
+    "all_gather_single": "_allgather_base",
+    "all_to_all_single": "alltoall_base",
+    "reduce_scatter_single": "_reduce_scatter_base",
+}
 
 
 @dataclass(frozen=True)
@@ -86,9 +100,24 @@ class RoutedGroup(dist.ProcessGroup):
         self._behind = behind
         self._config = config
         self._adapters: dict[str, RdnaAllReduce] = {}
+        self._name = self._description = ""
+
+    # A group whose backends torch made itself keeps its name and description there.
 
     def getBackendName(self) -> str:  # noqa: N802
         return BACKEND
+
+    def getGroupName(self) -> str:  # noqa: N802
+        return self._name
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        self._name = name
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+        self._description = description
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
@@ -166,7 +195,9 @@ def _name_of(reduce_op: Any) -> str:
 
 def _passing_on(name: str) -> Callable[..., Any]:
     def call(self: RoutedGroup, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._behind[_device_type(args)], name)(*args, **kwargs)
+        behind = self._behind[_device_type(args)]
+        known = name if hasattr(behind, name) else _OLDER_NAMES.get(name, name)
+        return getattr(behind, known)(*args, **kwargs)
 
     call.__name__ = name
     return call
@@ -175,6 +206,8 @@ def _passing_on(name: str) -> Callable[..., Any]:
 def _device_type(args: Any) -> str:
     """Of the first tensor in nested lists of arguments; without one (a barrier) the CPU's."""
     for argument in args:
+        if isinstance(argument, torch.device):
+            return argument.type
         if isinstance(argument, torch.Tensor):
             return argument.device.type
         if isinstance(argument, list | tuple) and argument:
