@@ -295,6 +295,11 @@ def setting(name: str, environ: Mapping[str, str]) -> Any:
     return _read(next(v for v in VARIABLES if v.name == name), environ).value
 
 
+def is_set(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a variable of the table, in any of its spellings, has a value."""
+    return _read(next(v for v in VARIABLES if v.name == name), environ).origin != "default"
+
+
 def _read(variable: Variable, environ: Mapping[str, str]) -> Setting:
     for name in (variable.name, variable.fork):
         # An empty variable counts as not set, as in most shells' ${NAME:-default}.

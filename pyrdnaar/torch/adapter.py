@@ -67,7 +67,9 @@ class RdnaAllReduce:
         device: Any = "cpu",
         config: Config | None = None,
         fallback: Fallback | None = None,
+        enable_default: bool = False,
     ) -> None:
+        """`enable_default`: what counts where the environment is asked and does not say."""
         self.group = dist.group.WORLD if group is None else group
         self.device = _with_index(device)
         self.disabled = True
@@ -75,6 +77,7 @@ class RdnaAllReduce:
         self.name = ops.register(self)
         """By which torch.ops.pyrdnaar.all_reduce finds this object."""
         self._config = config
+        self._enable_default = enable_default
         self._fallback = fallback or self._reduce_by_group
         self._comm: Communicator | None = None
         self._exchange = TorchExchange(self.group)
@@ -105,7 +108,7 @@ class RdnaAllReduce:
     def _settings(self, backend: str) -> Config:
         """Read inside the start-up's first vote: a bad value on one rank must not hold up others."""
         if self._config is None:
-            self._config = Config.from_env(enable_default=False)
+            self._config = Config.from_env(enable_default=self._enable_default)
         config = self._config
         if config.backend not in ("auto", backend):
             raise RdnaarError(
