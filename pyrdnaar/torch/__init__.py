@@ -10,6 +10,15 @@ is the only part of pyrdnaar that imports torch.
 
 from .adapter import RdnaAllReduce
 from .exchange import TorchExchange
+from .hierarchical import HierarchicalAllReduce
 from .process_group import BACKEND, Options, RoutedGroup, routed
 
-__all__ = ["BACKEND", "Options", "RdnaAllReduce", "RoutedGroup", "TorchExchange", "routed"]
+__all__ = [
+    "BACKEND",
+    "HierarchicalAllReduce",
+    "Options",
+    "RdnaAllReduce",
+    "RoutedGroup",
+    "TorchExchange",
+    "routed",
+]

@@ -146,31 +146,56 @@ class RdnaAllReduce:
         if not self.takes(x, op):
             return self._fallback(x, op)
         out = torch.empty_like(x)
-        self._run(x if _fills_one_span(x) else out.copy_(x), out, op)
+        self._run(x if fills_one_span(x) else out.copy_(x), out, op)
         return out
 
     def all_reduce_(self, x: torch.Tensor, op: str = "sum") -> torch.Tensor:
         """The same in place; returns `x`. It knows nothing of gradients."""
         if not self.takes(x, op):
             return x.copy_(self._fallback(x, op))
-        if _fills_one_span(x):
+        if fills_one_span(x):
             self._run(x, x, op)
             return x
         dense = torch.empty_like(x).copy_(x)
         self._run(dense, dense, op)
         return x.copy_(dense)
 
-    def _run(self, source: torch.Tensor, target: torch.Tensor, op: str) -> None:
-        assert self._comm is not None
+    # ---- The two halves, of contiguous tensors; for HierarchicalAllReduce -----------------------
+
+    def reduce_scatter(self, x: torch.Tensor, out: torch.Tensor, op: str = "sum") -> None:
+        """`x` has one chunk of the size of `out` for each rank; `out` gets this rank's."""
+        self._running().reduce_scatter_ptr(
+            x.data_ptr(), out.data_ptr(), out.numel(), DTYPES[x.dtype], op, self._stream()
+        )
+
+    def all_gather(self, x: torch.Tensor, out: torch.Tensor) -> None:
+        """`out` gets every rank's `x`, one after the other."""
+        self._running().all_gather_ptr(
+            x.data_ptr(), out.data_ptr(), x.numel(), DTYPES[x.dtype], self._stream()
+        )
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest message."""
+        return self._running().config.max_bytes
+
+    def _running(self) -> Communicator:
+        if self._comm is None:
+            raise StateError(f"this adapter is disabled: {self.reason}")
+        return self._comm
+
+    def _stream(self) -> int:
         cuda = self.device.type == "cuda"
-        stream = torch.cuda.current_stream(self.device).cuda_stream if cuda else 0
-        self._comm.all_reduce_ptr(
+        return torch.cuda.current_stream(self.device).cuda_stream if cuda else 0
+
+    def _run(self, source: torch.Tensor, target: torch.Tensor, op: str) -> None:
+        self._running().all_reduce_ptr(
             source.data_ptr(),
             target.data_ptr(),
             source.numel(),
             DTYPES[source.dtype],
             op,
-            stream=stream,
+            stream=self._stream(),
         )
 
     def _refusal(self, x: torch.Tensor, op: str) -> str:
@@ -215,8 +240,11 @@ class RdnaAllReduce:
         them would begin at another call.
         """
         if not self.disabled:
-            assert self._comm is not None
-            self._comm.check()
+            self._running().check()
+
+    def abort(self, reason: str) -> None:
+        """Give up: the peers' waits end with an AbortError."""
+        self._running().abort(reason)
 
     @property
     def _strict(self) -> bool:
@@ -245,7 +273,7 @@ class RdnaAllReduce:
         self.close()
 
 
-def _fills_one_span(x: torch.Tensor) -> bool:
+def fills_one_span(x: torch.Tensor) -> bool:
     """Whether the elements fill one span of memory, in any order of the axes, as they are."""
     if x.is_neg():  # the signs in memory are not those of the elements
         return False
