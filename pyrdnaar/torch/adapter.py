@@ -106,7 +106,7 @@ class RdnaAllReduce:
         self.disabled = False
 
     def _settings(self, backend: str) -> Config:
-        """Read inside the start-up's first vote: a bad value on one rank must not hold up others."""
+        """Read inside the start-up's first vote: a bad value on one rank holds up no other."""
         if self._config is None:
             self._config = Config.from_env(enable_default=self._enable_default)
         config = self._config

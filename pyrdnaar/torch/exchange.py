@@ -18,8 +18,8 @@ class TorchExchange:
     """all_gather of bytes over a process group, in CPU memory.
 
     A group without a CPU side (NCCL or RCCL alone) gets a gloo group of the same ranks beside it,
-    once, which torch.distributed destroys with all others. Every wait is bounded by `timeout` seconds. Which rank is missing torch
-    does not tell, so the `rank` of an ExchangeError from here is -1.
+    once, which torch.distributed destroys with all others. Every wait is bounded by `timeout`
+    seconds. Which rank is missing torch does not tell: the `rank` of the ExchangeError is -1.
     """
 
     def __init__(self, group: Any, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -41,9 +41,7 @@ class TorchExchange:
         padded = bytearray(max(sizes) + 1)
         padded[: len(data)] = data
         parts = self._gather(torch.frombuffer(padded, dtype=torch.uint8))
-        return [
-            part[:size].numpy().tobytes() for part, size in zip(parts, sizes, strict=True)
-        ]
+        return [part[:size].numpy().tobytes() for part, size in zip(parts, sizes, strict=True)]
 
     def _gather(self, mine: torch.Tensor) -> list[torch.Tensor]:
         everybodys = [torch.empty_like(mine) for _ in range(self.world_size)]
@@ -62,8 +60,8 @@ def _has_cpu_side(group: Any) -> bool:
     return "cpu:" in dist.get_backend_config(group)
 
 
-# torch names such a group after its ranks: one made anew after the first was destroyed would find the
-# first one's addresses in the store.
+# torch names such a group after its ranks: one made anew after the first was destroyed would find
+# the first one's addresses in the store.
 _beside: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 

@@ -50,7 +50,9 @@ def extend(base: type[Any]) -> type[Any]:
     """`base`, a device communicator of vLLM, with our all-reduce before its own."""
     from .slot import RdnaOneShotAllReduce
 
-    class Extended(base):  # type: ignore[misc]
+    class Extended(base):
+        rdna_ar_comm: RdnaOneShotAllReduce | None
+
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._release()  # a fork's own

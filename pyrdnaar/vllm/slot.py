@@ -84,4 +84,6 @@ def abort_code(record: AbortRecord) -> int:
     """
     phase = Phase[record.phase.upper()].value
     wait = min(record.waited_ms // 16, 0xFFFF)
-    return 1 | phase << 8 | (record.peer & 0xF) << 12 | wait << 16 | (record.epoch & 0xFFFFFFFF) << 32
+    return (
+        1 | phase << 8 | (record.peer & 0xF) << 12 | wait << 16 | (record.epoch & 0xFFFFFFFF) << 32
+    )

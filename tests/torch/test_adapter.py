@@ -171,7 +171,9 @@ def _group_fallback(config: Config) -> None:
             assert torch.equal(adapter.all_reduce(x * (rank + 1), "max"), x * 2)
             assert torch.equal(x, before)
             assert torch.equal(adapter.all_reduce_(x * (rank + 1)), before * 3)
-        assert torch.equal(adapter.all_reduce(torch.full((2000,), rank + 1.0), "avg"), torch.full((2000,), 1.5))
+        assert torch.equal(
+            adapter.all_reduce(torch.full((2000,), rank + 1.0), "avg"), torch.full((2000,), 1.5)
+        )
 
 
 def test_the_groups_own_all_reduce_is_the_fallback(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def _one_machine_disabled() -> str:
     config = ON if dist.get_rank() < 2 else dataclasses.replace(ON, enable=False)
     reduce = HierarchicalAllReduce(RdnaAllReduce(inside, "cpu", config), between)
     assert reduce.disabled
-    with pytest.raises(Disabled, match="machine 1: .*RDNAAR_ENABLE"):
+    with pytest.raises(Disabled, match=r"machine 1: .*RDNAAR_ENABLE"):
         reduce.all_reduce(torch.ones(3))
     return reduce.reason
 

@@ -137,7 +137,12 @@ def test_as_the_backend_of_a_program(
 ) -> None:
     monkeypatch.setenv("RDNAAR_ENABLE", enable)
     monkeypatch.setenv("RDNAAR_STRICT", enable)
-    in_processes(_as_the_backend_of_floats if enable == "1" else _as_the_backend, 2, tmp_path, backend="rdnaar")
+    in_processes(
+        _as_the_backend_of_floats if enable == "1" else _as_the_backend,
+        2,
+        tmp_path,
+        backend="rdnaar",
+    )
 
 
 def _as_the_backend_of_floats() -> None:

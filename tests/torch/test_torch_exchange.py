@@ -40,7 +40,7 @@ def test_over_a_registered_group(tmp_path: Path) -> None:
 
 
 def _with_a_group_beside() -> Any:
-    # What the group moves tensors of is told by its backends alone: "cuda:gloo" moves no CPU tensor.
+    # Told by its backends, a group of "cuda:gloo" moves no CPU tensors.
     on_gpus = dist.new_group(backend="cuda:gloo")
     first = _rounds(on_gpus)
     return first, _rounds(on_gpus) == first

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The vLLM plugin and the forks' slot, on stand-ins of vLLM's interfaces.
 
-A stand-in has what the plugin relies on: see docs/serving.md for the versions in which that was read.
+A stand-in has what the plugin relies on; docs/serving.md says in which versions that was read.
 """
 
 from __future__ import annotations
@@ -245,7 +245,9 @@ def test_a_step_after_an_abort_fails_and_leaves_the_marker(
             wedge.clear(path)
         parallel_state = ModuleType("vllm.distributed.parallel_state")
         parallel_state.get_tp_group = lambda: SimpleNamespace(device_communicator=communicator)  # type: ignore[attr-defined]
-        monkeypatch.setattr(sys.modules["vllm.distributed"], "parallel_state", parallel_state, raising=False)
+        monkeypatch.setattr(
+            sys.modules["vllm.distributed"], "parallel_state", parallel_state, raising=False
+        )
         with pytest.raises(AbortError):
             rdna_ar_check()
         assert path.exists()
@@ -260,7 +262,9 @@ def test_check_without_a_tensor_parallel_group(
         raise AssertionError("tensor model parallel group is not initialized")
 
     parallel_state = SimpleNamespace(get_tp_group=none)
-    monkeypatch.setattr(sys.modules["vllm.distributed"], "parallel_state", parallel_state, raising=False)
+    monkeypatch.setattr(
+        sys.modules["vllm.distributed"], "parallel_state", parallel_state, raising=False
+    )
     rdna_ar_check()
     group = SimpleNamespace(device_communicator=SimpleNamespace())
     monkeypatch.setattr(parallel_state, "get_tp_group", lambda: group)
@@ -338,7 +342,9 @@ def test_timeout_info_of_a_real_abort(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(AbortError):
             comm.check()
 
-    on_threads(lambda group: _after_a_timeout(group, look, lambda g: RdnaOneShotAllReduce(g, "cpu")))
+    on_threads(
+        lambda group: _after_a_timeout(group, look, lambda g: RdnaOneShotAllReduce(g, "cpu"))
+    )
 
 
 RECORD = AbortRecord("timeout", "gather_flag", 3, 0, 9, "twoshot", 9, 120_000, 0, 0)
