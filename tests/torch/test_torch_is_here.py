@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 
 import pytest
+from conftest import HAS_TORCH
 
 
 def test_torch_is_installed() -> None:
-    try:
-        found = importlib.util.find_spec("torch.distributed")
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
+    if not HAS_TORCH:
         refuse = pytest.fail if "CI" in os.environ else pytest.skip
-        refuse("torch is not installed: pip install 'torch==2.13.*', then the adapters are tested")
+        refuse("torch is not installed: pip install torch==2.13.0, then the adapters are tested")
