@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulated clock is the real one: bounds of waits mean the same milliseconds as on a GPU.
+#pragma once
+
+#include <time.h>
+
+#include "base.h"
+
+namespace rdnasim {
+
+constexpr u32 kRealTimeKhz = 100000;  // of s_memrealtime, on all parts so far
+
+inline u64 nanoseconds() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return u64(t.tv_sec) * 1000000000 + u64(t.tv_nsec);
+}
+
+inline u64 real_time_ticks() { return nanoseconds() / (1000000 / kRealTimeKhz); }
+
+}  // namespace rdnasim

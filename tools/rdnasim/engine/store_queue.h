@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stores on their way. They leave in any order, but for those to the same 8 bytes.
+#pragma once
+
+#include <bitset>
+#include <vector>
+
+#include "base.h"
+#include "random.h"
+
+namespace rdnasim {
+
+// At most 8 bytes that arrive whole; a wider store is several of these.
+struct Store {
+    u64 address;
+    u64 data;
+    u8 bytes;
+    u8 level;        // that it is meant to reach by itself (gfx12)
+    bool follows;    // may be to the same 8 bytes as an older one of the queue
+    u32 instruction; // number of it in the wave
+};
+
+inline void write_to_memory(const Store &s) {
+    void *p = reinterpret_cast<void *>(s.address);
+    if (s.bytes == 8 && s.address % 8 == 0) __atomic_store_n(static_cast<u64 *>(p), s.data, __ATOMIC_RELEASE);
+    else if (s.bytes == 4 && s.address % 4 == 0) __atomic_store_n(static_cast<u32 *>(p), u32(s.data), __ATOMIC_RELEASE);
+    else memcpy(p, &s.data, s.bytes);
+}
+
+class StoreQueue {
+public:
+    bool empty() const { return alive_ == 0; }
+    size_t size() const { return alive_; }
+
+    void push(Store s) {
+        const u64 last = (s.address + s.bytes - 1) / kGranule;
+        s.follows = false;
+        for (u64 granule = s.address / kGranule; granule <= last; granule++) {
+            s.follows |= seen_[slot(granule)];
+            seen_.set(slot(granule));
+        }
+        stores_.push_back(s);
+        alive_++;
+    }
+
+    template <class Sink>
+    void drain(Sink sink) {
+        for (const Store &s : stores_)
+            if (s.bytes != 0) sink(s);
+        clear();
+    }
+
+    // All up to the instruction of that number.
+    template <class Sink>
+    void drain_until(u32 instruction, Sink sink) {
+        for (Store &s : stores_)
+            if (s.bytes != 0 && i32(s.instruction - instruction) <= 0) take(s, sink);
+        compact();
+    }
+
+    // Up to `count` of the first `within`, in random order.
+    template <class Sink>
+    void drain_some(Random &random, u32 count, size_t within, Sink sink) {
+        if (within > stores_.size()) within = stores_.size();
+        for (u32 i = 0; i < count && alive_ > 0; i++) {
+            const size_t at = random.below(u32(within));
+            Store &s = stores_[at];
+            if (s.bytes != 0 && (!s.follows || oldest() == at)) take(s, sink);
+        }
+        compact();
+    }
+
+    // Those that touch any of these bytes: to be seen by a load of the same wave.
+    template <class Sink>
+    void drain_overlapping(u64 address, u32 bytes, Sink sink) {
+        if (alive_ == 0 || !may_hold(address, bytes)) return;
+        for (Store &s : stores_)
+            if (s.bytes != 0 && s.address < address + bytes && address < s.address + s.bytes)
+                take(s, sink);
+        compact();
+    }
+
+    // The number of distinct instructions whose stores have not left.
+    u32 instructions() const {
+        u32 count = 0;
+        const Store *last = nullptr;
+        for (const Store &s : stores_) {
+            if (s.bytes == 0) continue;
+            count += last == nullptr || last->instruction != s.instruction;
+            last = &s;
+        }
+        return count;
+    }
+    u32 newest_instruction() const { return stores_.empty() ? 0 : stores_.back().instruction; }
+
+private:
+    static constexpr u64 kGranule = 8;
+    static constexpr size_t kSlots = 1 << 14;
+    static size_t slot(u64 granule) { return (granule * 0x9E3779B97F4A7C15u) >> 50; }
+
+    bool may_hold(u64 address, u32 bytes) const {
+        for (u64 g = address / kGranule; g <= (address + bytes - 1) / kGranule; g++)
+            if (seen_[slot(g)]) return true;
+        return false;
+    }
+    template <class Sink>
+    void take(Store &s, Sink sink) {
+        const Store taken = s;
+        s.bytes = 0;
+        alive_--;
+        sink(taken);
+    }
+    size_t oldest() const {
+        size_t at = 0;
+        while (at < stores_.size() && stores_[at].bytes == 0) at++;
+        return at;
+    }
+    void clear() {
+        if (!stores_.empty()) seen_.reset();
+        stores_.clear();
+        alive_ = 0;
+    }
+    void compact() {
+        if (alive_ == 0) return clear();
+        if (stores_.size() < 32 || alive_ * 2 > stores_.size()) return;
+        std::erase_if(stores_, [](const Store &s) { return s.bytes == 0; });
+    }
+
+    std::vector<Store> stores_;  // bytes 0: has left
+    size_t alive_ = 0;
+    std::bitset<kSlots> seen_;  // granules that were pushed since the queue was empty
+};
+
+}  // namespace rdnasim
