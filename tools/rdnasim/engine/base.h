@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#define RDNASIM_INLINE __attribute__((always_inline)) inline
+
 namespace rdnasim {
 
 using u8 = uint8_t;

@@ -10,9 +10,9 @@ namespace rdnasim {
 
 constexpr u32 kRealTimeKhz = 100000;  // of s_memrealtime, on all parts so far
 
-inline u64 nanoseconds() {
+inline u64 nanoseconds(clockid_t clock = CLOCK_MONOTONIC) {
     timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return u64(t.tv_sec) * 1000000000 + u64(t.tv_nsec);
 }
 

@@ -65,11 +65,42 @@ u32 narrow_value(const Step &t, const u8 *data) {
 
 template <u32 kWords>
 void load_words(Wave &w, u32 first, const Places &p) {
-    for (u32 lanes = p.lanes; lanes != 0; lanes &= lanes - 1) {
-        const u32 l = u32(__builtin_ctz(lanes));
+    const auto one = [&](u32 l) {
         u32 words[kWords];
         memcpy(words, reinterpret_cast<const void *>(p.at[l]), sizeof words);
         for (u32 i = 0; i < kWords; i++) w.v[first + i].x[l] = words[i];
+    };
+    if (p.lanes == ~0u) {
+        for (u32 l = 0; l < kWave; l++) one(l);
+    } else {
+        for (u32 lanes = p.lanes; lanes != 0; lanes &= lanes - 1) one(u32(__builtin_ctz(lanes)));
+    }
+}
+
+// Four lanes of four words: between the lanes' order in memory and the registers'.
+typedef u32 Quad __attribute__((vector_size(16)));
+struct Square {
+    Quad row[4];
+};
+RDNASIM_INLINE Square transposed(const Square &s) {
+    const Quad a = __builtin_shufflevector(s.row[0], s.row[1], 0, 4, 1, 5);
+    const Quad b = __builtin_shufflevector(s.row[0], s.row[1], 2, 6, 3, 7);
+    const Quad c = __builtin_shufflevector(s.row[2], s.row[3], 0, 4, 1, 5);
+    const Quad d = __builtin_shufflevector(s.row[2], s.row[3], 2, 6, 3, 7);
+    return Square{{__builtin_shufflevector(a, c, 0, 1, 4, 5),
+                   __builtin_shufflevector(a, c, 2, 3, 6, 7),
+                   __builtin_shufflevector(b, d, 0, 1, 4, 5),
+                   __builtin_shufflevector(b, d, 2, 3, 6, 7)}};
+}
+
+void load_quads(Wave &w, u32 first, const Places &p) {
+    if (p.lanes != ~0u) return load_words<4>(w, first, p);
+    for (u32 l = 0; l < kWave; l += 4) {
+        Square s;
+        for (u32 i = 0; i < 4; i++)
+            memcpy(&s.row[i], reinterpret_cast<const void *>(p.at[l + i]), 16);
+        s = transposed(s);
+        for (u32 i = 0; i < 4; i++) memcpy(&w.v[first + i].x[l], &s.row[i], 16);
     }
 }
 
@@ -79,7 +110,7 @@ void load_at_once(Wave &w, const Step &t, const Places &p) {
         case 4: return load_words<1>(w, first, p);
         case 8: return load_words<2>(w, first, p);
         case 12: return load_words<3>(w, first, p);
-        case 16: return load_words<4>(w, first, p);
+        case 16: return load_quads(w, first, p);
         default:
             for (u32 l = 0; l < kWave; l++)
                 if (p.lanes >> l & 1) put_loaded(w, t, l, reinterpret_cast<const u8 *>(p.at[l]));
@@ -105,7 +136,7 @@ const Step *buffer_load(Wave &w, const Step &t) {
 
 // ---- Stores -------------------------------------------------------------------------------------
 
-void store_at_once(u64 address, const u8 *data, u32 bytes) {
+RDNASIM_INLINE void store_at_once(u64 address, const u8 *data, u32 bytes) {
     u8 *to = reinterpret_cast<u8 *>(address);
     switch (bytes) {
         case 1: __atomic_store_n(to, *data, __ATOMIC_RELEASE); return;
@@ -120,18 +151,58 @@ void store_at_once(u64 address, const u8 *data, u32 bytes) {
     else __atomic_store_n(reinterpret_cast<u64 *>(to), x, __ATOMIC_RELEASE);
 }
 
-const Step *store(Wave &w, const Step &t, const Places &p) {
-    const u32 first = t.source[1].number, bytes = bytes_of(t);
-    const u32 words = (bytes + 3) / 4, shift = t.parameter & kFromHighHalf ? 16 : 0;
-    w.progressed = true;
-    if (w.memory != nullptr) w.memory->store_instructions++;
+template <u32 kWords>
+void store_words(Wave &w, u32 first, const Places &p) {
+    const auto one = [&](u32 l) {
+        u32 words[kWords];
+        for (u32 i = 0; i < kWords; i++) words[i] = w.v[first + i].x[l];
+        store_at_once(p.at[l], reinterpret_cast<const u8 *>(words), sizeof words);
+    };
+    if (p.lanes == ~0u) {
+        for (u32 l = 0; l < kWave; l++) one(l);
+    } else {
+        for (u32 lanes = p.lanes; lanes != 0; lanes &= lanes - 1) one(u32(__builtin_ctz(lanes)));
+    }
+}
+
+void store_quads(Wave &w, u32 first, const Places &p) {
+    if (p.lanes != ~0u) return store_words<4>(w, first, p);
+    for (u32 l = 0; l < kWave; l += 4) {
+        Square s;
+        for (u32 i = 0; i < 4; i++) memcpy(&s.row[i], &w.v[first + i].x[l], 16);
+        s = transposed(s);
+        for (u32 i = 0; i < 4; i++) memcpy(reinterpret_cast<void *>(p.at[l + i]), &s.row[i], 16);
+    }
+}
+
+// Each lane's bytes to `to`.
+template <class To>
+void store_lanes(const Wave &w, const Step &t, const Places &p, To to) {
+    const u32 first = t.source[1].number, words = (bytes_of(t) + 3) / 4;
+    const u32 shift = t.parameter & kFromHighHalf ? 16 : 0;
     for (u32 lanes = p.lanes; lanes != 0; lanes &= lanes - 1) {
         const u32 l = u32(__builtin_ctz(lanes));
         u32 data[4];
         for (u32 i = 0; i < words; i++) data[i] = w.v[first + i].x[l] >> shift;
-        const u8 *from = reinterpret_cast<const u8 *>(data);
-        if (w.memory != nullptr) model(w).store(w, t, p.at[l], from, bytes);
-        else store_at_once(p.at[l], from, bytes);
+        to(p.at[l], reinterpret_cast<const u8 *>(data));
+    }
+}
+
+const Step *store(Wave &w, const Step &t, const Places &p) {
+    const u32 first = t.source[1].number, bytes = bytes_of(t);
+    w.progressed = true;
+    if (w.memory != nullptr) {
+        w.memory->store_instructions++;
+        store_lanes(w, t, p, [&](u64 at, const u8 *data) { model(w).store(w, t, at, data, bytes); });
+        return &t + 1;
+    }
+    switch (bytes) {
+        case 4: store_words<1>(w, first, p); break;
+        case 8: store_words<2>(w, first, p); break;
+        case 12: store_words<3>(w, first, p); break;
+        case 16: store_quads(w, first, p); break;
+        default:
+            store_lanes(w, t, p, [=](u64 at, const u8 *data) { store_at_once(at, data, bytes); });
     }
     return &t + 1;
 }

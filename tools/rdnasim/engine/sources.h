@@ -39,7 +39,7 @@ inline const u32 *fill(Lanes &room, u32 x) {
 constexpr u32 sign_bit(u32 bits) { return 1u << (bits - 1); }
 
 // `room` holds what is not in registers as it is. `bits`: of a floating-point operand, 16 or 32.
-inline const u32 *vector32(const Wave &w, const Operand &o, Lanes &room, u32 bits = 32) {
+RDNASIM_INLINE const u32 *vector32(const Wave &w, const Operand &o, Lanes &room, u32 bits = 32) {
     if (o.kind == kVector && o.modifiers == 0) [[likely]]
         return w.v[o.number].x;
     const u32 *from = o.kind == kVector ? w.v[o.number].x : fill(room, scalar32(w, o));
@@ -56,15 +56,18 @@ inline const u32 *vector64_high(const Wave &w, const Operand &o, Lanes &room) {
     return fill(room, u32(scalar64(w, o) >> 32));
 }
 
+// Without a branch, which compilers would make of ?: here.
+inline u32 either(u32 bit, u32 one, u32 zero) { return (one & (0 - bit)) | (zero & (bit - 1)); }
+
 // Stores the lanes that exec has on.
-inline void put_vector(Wave &w, u32 number, const u32 *from) {
+RDNASIM_INLINE void put_vector(Wave &w, u32 number, const u32 *from) {
     u32 *to = w.v[number].x;
     const u32 exec = w.exec();
     if (exec == ~0u) [[likely]] {
         memcpy(to, from, sizeof(Lanes));
         return;
     }
-    for (u32 l = 0; l < kWave; l++) to[l] = exec >> l & 1 ? from[l] : to[l];
+    for (u32 l = 0; l < kWave; l++) to[l] = either(exec >> l & 1, from[l], to[l]);
 }
 
 }  // namespace rdnasim

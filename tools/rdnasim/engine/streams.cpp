@@ -17,8 +17,9 @@ namespace rdnasim {
 
 namespace {
 
-// Rounds of nothing but polling, after which the core is given away, and for how long at a time.
-constexpr u32 kIdleRounds = 4, kIdleRoundsWeak = 256;
+// Rounds of nothing but polling: after some the core is offered, after more given away for a while.
+// Long enough for a kernel to notice what the host has just done, as it would on a GPU.
+constexpr u32 kRoundsUntilYield = 4, kRoundsUntilNap = 256;
 constexpr auto kNap = std::chrono::microseconds(30);
 
 void copy(const Command &c) { memcpy(c.to, c.from, c.nbytes); }
@@ -37,7 +38,7 @@ void fill(const Command &c) {
 void print_statistics() {
     const Queue &queue = Queue::get();
     const double seconds = double(queue.busy_nanoseconds()) / 1e9;
-    fprintf(stderr, "rdnasim: %llu wave operations in %.3f s of kernels, %.1f million a second\n",
+    fprintf(stderr, "rdnasim: %llu wave operations in %.3f s of one core, %.1f million a second\n",
             static_cast<unsigned long long>(queue.operations()), seconds,
             seconds > 0 ? double(queue.operations()) / seconds / 1e6 : 0.0);
 }
@@ -237,17 +238,20 @@ bool Queue::advance_all() {
 void Queue::work() {
     const FaultGuard guard;
     std::unique_lock<std::mutex> lock(mutex_);
-    const u32 patience = settings().weak ? kIdleRoundsWeak : kIdleRounds;
     for (u32 idle = 0;;) {
-        if (advance_all()) less_.notify_all();
+        if (advance_all()) {
+            less_.notify_all();
+            idle = 0;
+        }
         if (!scheduler_->has_work()) {
             more_.wait(lock);
             continue;
         }
         lock.unlock();
-        const u64 start = nanoseconds();
+        const u64 start = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
         idle = scheduler_->sweep() ? 0 : idle + 1;
-        const u64 took = nanoseconds() - start;
+        const u64 took = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - start;
+        if (idle > kRoundsUntilYield) sched_yield();
         lock.lock();
         busy_ += took;
         operations_ = scheduler_->operations();
@@ -257,7 +261,7 @@ void Queue::work() {
             less_.notify_all();
             idle = 0;
         }
-        if (idle > patience) more_.wait_for(lock, kNap);
+        if (idle > kRoundsUntilNap) more_.wait_for(lock, kNap);
     }
 }
 

@@ -19,7 +19,7 @@ template <class X>
 struct Source {
     Lanes room;
     const u32 *from;
-    Source(const Wave &w, const Operand &o) : from(vector32(w, o, room)) {}
+    RDNASIM_INLINE Source(const Wave &w, const Operand &o) : from(vector32(w, o, room)) {}
     Source(const Source &) = delete;  // may point into itself
     X operator()(u32 lane) const { return bits_as<X>(from[lane]); }
 };
@@ -27,14 +27,14 @@ template <>
 struct Source<Half> {
     Lanes room;
     const u32 *from;
-    Source(const Wave &w, const Operand &o) : from(vector32(w, o, room, 16)) {}
+    RDNASIM_INLINE Source(const Wave &w, const Operand &o) : from(vector32(w, o, room, 16)) {}
     Half operator()(u32 lane) const { return Half{u16(from[lane])}; }
 };
 template <>
 struct Source<u64> {
     Lanes rooms[2];
     const u32 *low, *high;
-    Source(const Wave &w, const Operand &o)
+    RDNASIM_INLINE Source(const Wave &w, const Operand &o)
         : low(vector32(w, o, rooms[0])), high(vector64_high(w, o, rooms[1])) {}
     u64 operator()(u32 lane) const { return join(low[lane], high[lane]); }
 };
@@ -43,13 +43,13 @@ template <class X>
 struct Result {
     Lanes r;
     void set(u32 lane, X x) { r.x[lane] = bits_as<u32>(x); }
-    void store(Wave &w, const Operand &o) const { put_vector(w, o.number, r.x); }
+    RDNASIM_INLINE void store(Wave &w, const Operand &o) const { put_vector(w, o.number, r.x); }
 };
 template <>
 struct Result<Half> {  // leaves the other half of the register as it is
     Lanes r;
     void set(u32 lane, Half x) { r.x[lane] = x.bits; }
-    void store(Wave &w, const Operand &o) {
+    RDNASIM_INLINE void store(Wave &w, const Operand &o) {
         const u32 *old = w.v[o.number].x;
         for (u32 l = 0; l < kWave; l++) r.x[l] |= old[l] & 0xFFFF0000;
         put_vector(w, o.number, r.x);
@@ -62,7 +62,7 @@ struct Result<u64> {
         low.x[lane] = u32(x);
         high.x[lane] = u32(x >> 32);
     }
-    void store(Wave &w, const Operand &o) const {
+    RDNASIM_INLINE void store(Wave &w, const Operand &o) const {
         put_vector(w, o.number, low.x);
         put_vector(w, o.number + 1, high.x);
     }
@@ -113,7 +113,7 @@ const Step *choose(Wave &w, const Step &t) {
     Lanes rooms[2], r;
     const u32 *no = vector32(w, t.source[0], rooms[0]), *yes = vector32(w, t.source[1], rooms[1]);
     const u32 mask = mask_source(w, t.source[2]);
-    for (u32 l = 0; l < kWave; l++) r.x[l] = mask >> l & 1 ? yes[l] : no[l];
+    for (u32 l = 0; l < kWave; l++) r.x[l] = either(mask >> l & 1, yes[l], no[l]);
     put_vector(w, t.destination.number, r.x);
     return &t + 1;
 }
