@@ -48,9 +48,15 @@ inline u32 permute_bytes(u32 high, u32 low, u32 selector) {
 }
 
 // ---- Division: the three instructions around the reciprocal -------------------------------------
+//
+// They keep what comes between away from overflow and subnormals, so that the compiler's sequence
+// is correctly rounded for all operands. The test of instructions holds the whole sequence against
+// the CPU's division.
+
+inline bool is_below_normal(double x) { return x != 0 && std::fabs(x) < 0x1p-126; }
 
 // The scaled numerator or denominator (`of` is one of the two), and whether the quotient has to be
-// scaled back. Keeps what comes between away from overflow and from subnormals.
+// scaled back.
 struct Scaled {
     float value;
     bool quotient_too;
@@ -59,22 +65,23 @@ inline Scaled division_scale(float of, float denominator, float numerator) {
     if (numerator == 0 || denominator == 0) return {NAN, false};
     const bool of_denominator = bits_as<u32>(of) == bits_as<u32>(denominator);
     const bool of_numerator = bits_as<u32>(of) == bits_as<u32>(numerator);
-    const bool reciprocal_small = is_subnormal(1 / denominator);
-    const bool quotient_small = is_subnormal(numerator / denominator);
+    const bool reciprocal_small = is_below_normal(1.0 / double(denominator));
+    const bool quotient_small = is_below_normal(double(numerator) / double(denominator));
     if (i32(exponent(numerator)) - i32(exponent(denominator)) >= 96)
         return {of_denominator ? ldexpf(of, 64) : of, true};
     if (is_subnormal(denominator)) return {ldexpf(of, 64), false};
-    if (reciprocal_small && quotient_small)
-        return {of_denominator ? ldexpf(of, 64) : of, true};
+    if (reciprocal_small && quotient_small) return {of_denominator ? ldexpf(of, -64) : of, true};
     if (reciprocal_small) return {ldexpf(of, -64), false};
     if (quotient_small) return {of_numerator ? ldexpf(of, 64) : of, true};
     if (exponent(numerator) <= 23) return {ldexpf(of, 64), false};
     return {of, false};
 }
 
+// Scaled before it is rounded: a second rounding would be wrong among the subnormals.
 inline float division_fma(float a, float b, float c, bool scale) {
-    const float r = fmaf(a, b, c);
-    return !scale ? r : exponent(c) > 127 ? ldexpf(r, 64) : ldexpf(r, -64);
+    if (!scale) return fmaf(a, b, c);
+    const __float128 exact = __float128(a) * b + c;
+    return float(exact * (exponent(c) > 127 ? 0x1p64 : 0x1p-64));
 }
 
 inline float quiet(float nan) { return bits_as<float>(bits_as<u32>(nan) | 0x400000u); }
@@ -89,6 +96,10 @@ inline float division_fixup(float quotient, float denominator, float numerator) 
         return bits_as<float>(0xFFC00000u);
     if (denominator == 0 || infinite_n) return with_sign(INFINITY);
     if (infinite_d || numerator == 0) return with_sign(0.0f);
+    // Too small or too large for the sequence to have come to anything.
+    const i32 difference = i32(exponent(numerator)) - i32(exponent(denominator));
+    if (difference < -150) return with_sign(0.0f);
+    if (difference > 128) return with_sign(INFINITY);
     return with_sign(fabsf(quotient));
 }
 
