@@ -58,14 +58,12 @@ public:
         compact();
     }
 
-    // Up to `count` of the first `within`, in random order.
+    // `count` of them in random order; the oldest where the one that was picked may not overtake.
     template <class Sink>
-    void drain_some(Random &random, u32 count, size_t within, Sink sink) {
-        if (within > stores_.size()) within = stores_.size();
+    void drain_some(Random &random, u32 count, Sink sink) {
         for (u32 i = 0; i < count && alive_ > 0; i++) {
-            const size_t at = random.below(u32(within));
-            Store &s = stores_[at];
-            if (s.bytes != 0 && (!s.follows || oldest() == at)) take(s, sink);
+            Store &s = stores_[random.below(u32(stores_.size()))];
+            take(s.bytes != 0 && !s.follows ? s : oldest(), sink);
         }
         compact();
     }
@@ -95,8 +93,8 @@ public:
 
 private:
     static constexpr u64 kGranule = 8;
-    static constexpr size_t kSlots = 1 << 14;
-    static size_t slot(u64 granule) { return (granule * 0x9E3779B97F4A7C15u) >> 50; }
+    static constexpr size_t kSlots = 1 << 16;
+    static size_t slot(u64 granule) { return (granule * 0x9E3779B97F4A7C15u) >> 48; }
 
     bool may_hold(u64 address, u32 bytes) const {
         for (u64 g = address / kGranule; g <= (address + bytes - 1) / kGranule; g++)
@@ -110,24 +108,25 @@ private:
         alive_--;
         sink(taken);
     }
-    size_t oldest() const {
-        size_t at = 0;
-        while (at < stores_.size() && stores_[at].bytes == 0) at++;
-        return at;
+    Store &oldest() {
+        while (stores_[first_].bytes == 0) first_++;
+        return stores_[first_];
     }
     void clear() {
         if (!stores_.empty()) seen_.reset();
         stores_.clear();
-        alive_ = 0;
+        alive_ = first_ = 0;
     }
     void compact() {
         if (alive_ == 0) return clear();
         if (stores_.size() < 32 || alive_ * 2 > stores_.size()) return;
         std::erase_if(stores_, [](const Store &s) { return s.bytes == 0; });
+        first_ = 0;
     }
 
     std::vector<Store> stores_;  // bytes 0: has left
     size_t alive_ = 0;
+    size_t first_ = 0;          // none before it is alive
     std::bitset<kSlots> seen_;  // granules that were pushed since the queue was empty
 };
 

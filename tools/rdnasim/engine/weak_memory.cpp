@@ -283,7 +283,7 @@ void DeviceMemoryModel::turn(Wave &w) {
     if (!m.scalars.empty() && random_.one_in(2)) wait_for_scalars(w, 0);
     if (!m.stores.empty() && random_.one_in(3)) {
         Block &block = *w.block;
-        m.stores.drain_some(random_, 1 + random_.below(24), ~size_t(0),
+        m.stores.drain_some(random_, 1 + random_.below(24),
                             [&](const Store &s) { leave(block, s); });
     }
 }
@@ -304,14 +304,14 @@ void DeviceMemoryModel::start(Launch &launch) {
 void DeviceMemoryModel::turn(Launch &launch) {
     StoreQueue &left = launch.memory->left;
     if (!left.empty() && random_.one_in(4)) {
-        left.drain_some(random_, 1 + random_.below(64), ~size_t(0),
+        left.drain_some(random_, 1 + random_.below(64),
                         [&](const Store &one) { leave_block(one); });
     }
     if (random_.one_in(4)) return;  // the link is slow
     while (!segments_.empty() && segments_.front().empty()) segments_.pop_front();
     StoreQueue &next = segments_.empty() ? link_ : segments_.front();
     if (!next.empty())
-        next.drain_some(random_, 1 + random_.below(256), ~size_t(0),
+        next.drain_some(random_, 1 + random_.below(256),
                         [&](const Store &s) { deliver(s); });
 }
 
