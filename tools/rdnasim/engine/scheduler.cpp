@@ -132,9 +132,11 @@ void Scheduler::start_wave(Launch &launch, Block &block, u32 number) {
 
 bool Scheduler::sweep() {
     bool progressed = false;
-    for (auto &launch : launches_)
+    for (auto &launch : launches_) {
         if (launch->device->memory != nullptr) launch->device->memory->turn(*launch);
-    const size_t count = waves_.size(), first = seeded_ ? random_.below(u32(count)) : 0;
+        progressed |= launch->unfinished == 0;
+    }
+    const size_t count = waves_.size(), first = seeded_ && count > 0 ? random_.below(u32(count)) : 0;
     for (size_t i = 0; i < count; i++) {
         Wave &w = *waves_[first + i < count ? first + i : first + i - count];
         if (seeded_ && (random_.below(256) < w.skips || random_.below(256) < w.launch->skips)) {
@@ -186,12 +188,12 @@ void Scheduler::end(Wave &w) {
 
 void Scheduler::finish_launches() {
     for (size_t i = 0; i < launches_.size();) {
-        if (launches_[i]->unfinished > 0) {
+        Launch &launch = *launches_[i];
+        DeviceMemoryModel *memory = launch.device->memory.get();
+        if (launch.unfinished > 0 || (memory != nullptr && !memory->finish(launch))) {
             i++;
             continue;
         }
-        if (launches_[i]->device->memory != nullptr)
-            launches_[i]->device->memory->finish(*launches_[i]);
         finished_.push_back(std::move(launches_[i]));
         launches_.erase(launches_.begin() + std::ptrdiff_t(i));
     }

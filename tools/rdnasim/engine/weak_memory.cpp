@@ -197,11 +197,13 @@ void DeviceMemoryModel::mark_link() {
     if (link_.empty()) return;
     segments_.push_back(std::move(link_));
     link_ = StoreQueue();
+    closed_++;
 }
 
 void DeviceMemoryModel::deliver_all() {
     for (StoreQueue &segment : segments_) segment.drain([&](const Store &s) { deliver(s); });
     segments_.clear();
+    gone_ = closed_;
     link_.drain([&](const Store &s) { deliver(s); });
 }
 
@@ -308,20 +310,26 @@ void DeviceMemoryModel::turn(Launch &launch) {
                         [&](const Store &one) { leave_block(one); });
     }
     if (random_.one_in(4)) return;  // the link is slow
-    while (!segments_.empty() && segments_.front().empty()) segments_.pop_front();
+    for (; !segments_.empty() && segments_.front().empty(); gone_++) segments_.pop_front();
     StoreQueue &next = segments_.empty() ? link_ : segments_.front();
     if (!next.empty())
         next.drain_some(random_, 1 + random_.below(256),
                         [&](const Store &s) { deliver(s); });
 }
 
-void DeviceMemoryModel::finish(Launch &launch) {
-    for (Block &block : launch.blocks)
-        block.memory->unwritten.drain([&](const Store &s) { leave_block(s); });
-    launch.memory->left.drain([&](const Store &s) { leave_block(s); });
-    unwritten_.drain([&](const Store &s) { arrive(s); });
-    deliver_all();
-    l2_.clear();
+bool DeviceMemoryModel::finish(Launch &launch) {
+    LaunchMemory &m = *launch.memory;
+    if (!m.left.empty()) return false;
+    if (!m.ended) {
+        m.ended = true;
+        for (Block &block : launch.blocks)
+            block.memory->unwritten.drain([&](const Store &s) { leave_block(s); });
+        unwritten_.drain([&](const Store &s) { arrive(s); });
+        mark_link();
+        m.last_segment = closed_;
+        l2_.clear();
+    }
+    return gone_ >= m.last_segment;
 }
 
 // ---- Places -------------------------------------------------------------------------------------

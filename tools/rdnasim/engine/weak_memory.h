@@ -81,7 +81,9 @@ public:
 class LaunchMemory {
 public:
     Cache l1;
-    StoreQueue left;  // by waves that have ended
+    StoreQueue left;        // by waves that have ended
+    bool ended = false;     // all its waves have
+    u64 last_segment = 0;   // of the link, with stores of this launch
 };
 
 // Of a device, as this process sees it.
@@ -106,8 +108,8 @@ public:
     void end(Wave &w);
     void start(Launch &launch);
     void turn(Launch &launch);
-    void finish(Launch &launch);
-    bool idle() const { return link_.empty() && segments_.empty() && unwritten_.empty(); }
+    // Of a launch whose waves have ended: have its stores arrived? It is over when they have.
+    bool finish(Launch &launch);
 
 private:
     enum class Way { kMemory, kLink, kL2 };
@@ -133,6 +135,7 @@ private:
     StoreQueue unwritten_;           // gfx12: of device scope, to other devices
     std::deque<StoreQueue> segments_;  // of the link, between marks; before link_
     StoreQueue link_;
+    u64 closed_ = 0, gone_ = 0;      // segments, so far
     std::unordered_map<u64, Cache::Line> l2_;
 };
 
