@@ -31,3 +31,20 @@ $(SIM_BUILD)/%.o: $(SIM_SRC)/%.cpp mk/sim.mk
 	$(Q)$(SIM_CXX) $(SIM_FLAGS) -MMD -MP -c $< -o $@
 
 -include $(SIM_OBJECTS:.o=.d)
+
+# ---- Running things on it ------------------------------------------------------------------------
+
+SIM_ARCHS := gfx1030 gfx1100 gfx1201
+SIM_DEVICES ?= V620,V620
+
+.PHONY: test-sim sim-shell
+
+# The library for all targets is made anew only if this checkout has one for fewer.
+test-sim: sim $(VENV)/installed-test ## the library on simulated GPUs, and the simulator itself
+	$(Q)$(MAKE) hip ARCHS="$(sort $(SIM_ARCHS) $(shell cat $(HIP_BUILD)/targets 2>/dev/null))"
+	$(Q)cd tools/rdnasim && MYPYPATH=.. ../../$(IN_VENV)/mypy --config-file= --strict *.py
+	$(Q)RDNASIM_TEST=$(or $(RDNASIM_TEST),short) $(IN_VENV)/pytest -q -p no:cacheprovider tests/sim
+
+sim-shell: sim ## a shell in which the HIP runtime is the simulator (SIM_DEVICES="V620,R9700")
+	@echo "HIP programs run on $(SIM_DEVICES), simulated; see docs/rdnasim.md"
+	@LD_LIBRARY_PATH=$(CURDIR)/$(SIM_BUILD) RDNASIM_DEVICES=$(SIM_DEVICES) $${SHELL:-/bin/sh}

@@ -25,7 +25,9 @@ for folder in ("tools", "tools/rdnasim"):
 collect_ignore_glob = [] if "RDNASIM_TEST" in os.environ else ["test_*.py"]
 
 
-def simulated(model: str, devices: int, memory: str = "strong", seed: int = 0, **more: str) -> dict[str, str]:
+def simulated(
+    model: str, devices: int, memory: str = "strong", seed: int = 0, **more: str
+) -> dict[str, str]:
     """The environment of a program on a simulated machine."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RDNASIM_", "RDNAAR_"))}
     return {

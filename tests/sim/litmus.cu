@@ -39,7 +39,8 @@
 #endif
 
 #define FN __attribute__((device)) static inline __attribute__((always_inline))
-#define KERNEL extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(32, 32))) void
+#define KERNEL \
+    extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(32, 32))) void
 
 typedef uint32_t Vector __attribute__((ext_vector_type(4)));
 
@@ -70,12 +71,12 @@ FN void count(uint32_t *result, bool wrong) {
 }
 
 // Payload, then flag. The value is the launch's number, so that older payload is known.
-#define WRITER(name, store, between)                                                          \
-    KERNEL name(Area *area, uint32_t *, uint32_t x) {                                         \
-        const Vector v = {x, x, x, x};                                                        \
-        asm volatile(store ::"v"(&area->payload[lane()]), "v"(v) : "memory");                 \
-        asm volatile(between ::: "memory");                                                   \
-        store_flag(area, x);                                                                  \
+#define WRITER(name, store, between)                                          \
+    KERNEL name(Area *area, uint32_t *, uint32_t x) {                         \
+        const Vector v = {x, x, x, x};                                        \
+        asm volatile(store ::"v"(&area->payload[lane()]), "v"(v) : "memory"); \
+        asm volatile(between ::: "memory");                                   \
+        store_flag(area, x);                                                  \
     }
 WRITER(write_and_wait, STORE16 FAR, WAIT_STORES)
 WRITER(write_without_wait, STORE16 FAR, "s_nop 0")
@@ -89,12 +90,13 @@ WRITER(write_without_write_back, STORE16 " scope:SCOPE_DEV", WAIT_STORES)
     KERNEL name(Area *area, uint32_t *result, uint32_t x) {                                   \
         Vector v;                                                                             \
         asm volatile(LOAD16 before "\n\t" WAIT_LOADS                                          \
-                     : "=v"(v) : "v"(&area->payload[lane()]) : "memory");                     \
+                     : "=v"(v)                                                                \
+                     : "v"(&area->payload[lane()])                                            \
+                     : "memory");                                                             \
         if (!wait_for(area, x)) count(result, true);                                          \
         asm volatile(again ::: "memory");                                                     \
         Vector old = {7u, 7u, 7u, 7u};                                                        \
-        asm volatile(load "\n\t" after                                                        \
-                     : "+v"(old) : "v"(&area->payload[lane()]) : "memory");                   \
+        asm volatile(load "\n\t" after : "+v"(old) : "v"(&area->payload[lane()]) : "memory"); \
         count(result, !all_are(old, x));                                                      \
         asm volatile(WAIT_LOADS ::: "memory");                                                \
     }
@@ -115,8 +117,7 @@ KERNEL write_often(Area *area, uint32_t *, uint32_t x) {
 KERNEL read_often(Area *area, uint32_t *result, uint32_t x) {
     for (uint32_t turn = 0; turn < 20000 && load_flag(area) != x; turn++) {
         Vector v;
-        asm volatile(LOAD16 BYPASS "\n\t" WAIT_LOADS
-                     : "=v"(v) : "v"(&area->payload[0]) : "memory");
+        asm volatile(LOAD16 BYPASS "\n\t" WAIT_LOADS : "=v"(v) : "v"(&area->payload[0]) : "memory");
         count(result, lane() == 0 && !all_are(v, v.x));
         __builtin_amdgcn_s_sleep(1);
     }

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs pairs of kernels of litmus.cu through the runtime's own interface. A program.
 
-    python -m tests.sim.litmus CODE_BUNDLE LAUNCHES uncached|ordinary WRITER READER [WRITER READER...]
+    python -m tests.sim.litmus CODE_BUNDLE LAUNCHES uncached|ordinary WRITER READER ...
 
-The writer runs on device 0, the reader on device 1, whose memory they share. Prints for each pair in
-how many of the launches the reader saw something wrong.
+The writer runs on device 0, the reader on device 1, whose memory they share. Prints for each pair
+of them in how many of the launches the reader saw something wrong.
 """
 
 from __future__ import annotations

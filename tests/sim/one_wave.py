@@ -61,9 +61,8 @@ class Wave:
             random = draw.integers(0, 1 << 32, shape, dtype=np.uint32)
             return np.where(draw.random(shape) < 0.5, draw.choice(interesting, shape), random)
 
-        wave = cls(words(SCALARS), words(VECTORS, LANES), draw.bytes(LDS_BYTES), int(draw.integers(2)))
-        wave.lds = np.frombuffer(wave.lds, np.uint8).copy()
-        return wave
+        lds = np.frombuffer(draw.bytes(LDS_BYTES), np.uint8).copy()
+        return cls(words(SCALARS), words(VECTORS, LANES), lds, int(draw.integers(2)))
 
     def copy(self) -> Wave:
         return Wave(self.scalars.copy(), self.vectors.copy(), self.lds.copy(), self.scc)
@@ -86,7 +85,11 @@ class Snippet:
     def run(self, wave: Wave) -> Wave:
         """The wave after them."""
         registers = _Registers(scc=wave.scc)
-        for field, array in (("scalars", wave.scalars), ("vectors", wave.vectors), ("lds", wave.lds)):
+        for field, array in (
+            ("scalars", wave.scalars),
+            ("vectors", wave.vectors),
+            ("lds", wave.lds),
+        ):
             whole = np.ascontiguousarray(array)
             ctypes.memmove(getattr(registers, field), whole.ctypes.data, whole.nbytes)
         reason = _engine().rdnasim_run_wave(str(self._file).encode(), ctypes.byref(registers))

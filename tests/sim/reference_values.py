@@ -35,8 +35,10 @@ def rounded(x: Fraction) -> np.float32:
     twice = 2 * rest
     if twice > units.denominator or (twice == units.denominator and whole % 2):
         whole += 1
-    return F32(sign * float(whole) * 2.0 ** max(exponent - 23, -1000)) if exponent < 200 else F32(
-        sign * np.inf
+    return (
+        F32(sign * float(whole) * 2.0 ** max(exponent - 23, -1000))
+        if exponent < 200
+        else F32(sign * np.inf)
     )
 
 
@@ -52,17 +54,24 @@ def fma(a: Array, b: Array, c: Array) -> Array:
         return rounded(exact)
 
     with np.errstate(all="ignore"):
-        return np.array([one(*lane) for lane in zip(*np.broadcast_arrays(a, b, c), strict=True)], F32)
+        return np.array(
+            [one(*lane) for lane in zip(*np.broadcast_arrays(a, b, c), strict=True)], F32
+        )
 
 
 def to_u32(x: Array) -> Array:
     with np.errstate(all="ignore"):
-        return np.where(np.isnan(x), 0, np.clip(np.trunc(x.astype(np.float64)), 0, 2**32 - 1)).astype(U32)
+        return np.where(
+            np.isnan(x), 0, np.clip(np.trunc(x.astype(np.float64)), 0, 2**32 - 1)
+        ).astype(U32)
 
 
 def mbcnt(mask: Array, add: Array) -> Array:
     return np.array(
-        [bin(int(m) & ((1 << lane) - 1)).count("1") + int(a) for lane, (m, a) in enumerate(zip(mask, add, strict=True))],
+        [
+            bin(int(m) & ((1 << lane) - 1)).count("1") + int(a)
+            for lane, (m, a) in enumerate(zip(mask, add, strict=True))
+        ],
         np.uint64,
     ).astype(U32)
 
@@ -232,18 +241,23 @@ for _names, _function in (
     (("s_xor_b32",), lambda scc, a, b: _noting(a ^ b)),
     (("s_andn2_b32", "s_and_not1_b32"), lambda scc, a, b: _noting(a & ~b & M32)),
 ):
-    SCALAR |= {name: ("ss", _function) for name in _names}
+    SCALAR |= dict.fromkeys(_names, ("ss", _function))
 SCALAR["s_or_b64"] = ("ww", lambda scc, a, b: _noting(a | b))
-SCALAR |= {name: ("s", lambda scc, a: (_first_one(a), None)) for name in ("s_ff1_i32_b32", "s_ctz_i32_b32")}
+SCALAR |= {
+    name: ("s", lambda scc, a: (_first_one(a), None)) for name in ("s_ff1_i32_b32", "s_ctz_i32_b32")
+}
 
 # f(sources...): the condition code.
 _SCALAR_ORDER = {"lg": lambda a, b: a != b} | {k: v for k, v in _ORDER.items() if k != "ne"}
 CONDITIONS: dict[str, tuple[str, Callable[..., bool]]] = {
-    f"s_cmp_{name}_{of}": (kind, lambda a, b, t=test, s=sign: t(signed(a), signed(b)) if s else t(a, b))
+    f"s_cmp_{name}_{of}": (
+        kind,
+        lambda a, b, t=test, s=sign: t(signed(a), signed(b)) if s else t(a, b),
+    )
     for name, test in _SCALAR_ORDER.items()
     for of, kind, sign in (("u32", "ss", False), ("i32", "ss", True), ("u64", "ww", False))
 }
-CONDITIONS["s_cmp_neq_f32"] = ("ss", lambda a, b: not _float(a) == _float(b))
+CONDITIONS["s_cmp_neq_f32"] = ("ss", lambda a, b: _float(a) != _float(b))
 CONDITIONS["s_bitcmp1_b32"] = ("ss", lambda a, b: bool(a >> (b & 31) & 1))
 
 # f(source, exec): the new exec; the old one goes to the destination.

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import offload_bundle
 import pytest
-from . import reference_values as reference
 import translate
 from operands import ABSOLUTE, HIGH_HALF, NEGATE, Kind, Operand
 from program import Operation
 from rdna_code import CodeObject, Instruction
 
+from . import reference_values as reference
 from .conftest import LIBRARY, MODELS, Tables
 from .one_wave import EXEC, LANES, VCC, Snippet, Wave, instruction_names, run
 
@@ -31,7 +31,8 @@ Array = np.ndarray[Any, Any]
 ROUNDS = 8
 INTERESTING = np.array(
     [
-        0, 1, 2, 31, 32, 63, 0x7F, 0xFF, 0xFFFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFFE,
+        0, 1, 2, 31, 32, 63, 0x7F, 0xFF, 0xFFFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
+        0xFFFFFFFE,
         0x3F800000, 0xBF800000, 0x3F000000, 0x40000000, 0x40400000, 0x7F800000, 0xFF800000,
         0x7FC00000, 0xFFC00000, 0x7F800001, 0x00000001, 0x807FFFFF, 0x00800000, 0x7F7FFFFF,
         0x4F7FFFFF, 0x4F800000, 0xCF000000, 0x477FE000, 0x477FF000, 0x33800000, 0x33000000,
@@ -65,7 +66,9 @@ def halves(i: Instruction) -> list[Instruction]:
 
 def form(i: Instruction) -> str:
     """The operands without their numbers."""
-    return re.sub(r"(\b(?:v|s|ttmp))[\d\[:\]]+", r"\1", re.sub(r"0x[0-9a-f]+", "literal", i.operands))
+    return re.sub(
+        r"(\b(?:v|s|ttmp))[\d\[:\]]+", r"\1", re.sub(r"0x[0-9a-f]+", "literal", i.operands)
+    )
 
 
 def examples(target: str) -> dict[tuple[str, str], Instruction]:
@@ -166,7 +169,9 @@ def apply(before: Wave, after: Wave, o: Operation) -> bool:
         exact = a * b + value(before, sources[2], "U").astype(object)
         total = np.array([int(x) & reference.M64 for x in exact], np.uint64)
         write(after, before, o.destination, "U", total)
-        write_scalar(after, o.second, mask(np.array([x > reference.M64 for x in exact]), before.lanes()))
+        write_scalar(
+            after, o.second, mask(np.array([x > reference.M64 for x in exact]), before.lanes())
+        )
     elif name == "v_readfirstlane_b32":
         on = np.flatnonzero(before.lanes())
         first = int(on[0]) if on.size else 0
@@ -226,8 +231,16 @@ def test_against_numpy(target: str, tmp_path: Path, tables: Tables) -> None:
             assert all(known), f"{i}: no reference values for it"
             seen = snippet.run(before)
             wrong = ~same(seen.vectors, wanted.vectors)
-            assert not wrong.any(), (str(i), np.argwhere(wrong)[:3], seen.vectors[wrong][:3], wanted.vectors[wrong][:3])
-            assert same(seen.scalars, wanted.scalars).all(), (str(i), np.flatnonzero(seen.scalars != wanted.scalars))
+            assert not wrong.any(), (
+                str(i),
+                np.argwhere(wrong)[:3],
+                seen.vectors[wrong][:3],
+                wanted.vectors[wrong][:3],
+            )
+            assert same(seen.scalars, wanted.scalars).all(), (
+                str(i),
+                np.flatnonzero(seen.scalars != wanted.scalars),
+            )
             assert seen.scc == wanted.scc, str(i)
     tables.add("instructions against numpy", f"{target}: {len(names)} names")
 
@@ -336,7 +349,9 @@ def test_memory(target: str, tmp_path: Path, tables: Tables) -> None:
     tables.add("instructions against numpy", f"{target}: {len(names)} names of accesses")
 
 
-def check_scalar_load(before: Wave, i: Instruction, o: Operation, area: Array, target: str, folder: Path) -> None:
+def check_scalar_load(
+    before: Wave, i: Instruction, o: Operation, area: Array, target: str, folder: Path
+) -> None:
     base = o.sources[0].register
     address = area.ctypes.data
     before.scalars[base : base + 2] = [address & 0xFFFFFFFF, address >> 32]
@@ -388,4 +403,4 @@ def test_all_that_the_library_uses_is_known(target: str) -> None:
 
 
 def test_vcc_is_where_the_encoding_has_it() -> None:
-    assert VCC == translate.NAMED["vcc_lo"]
+    assert translate.NAMED["vcc_lo"] == VCC

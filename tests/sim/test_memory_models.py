@@ -42,7 +42,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """bundle(target): the programs, compiled."""
 
     def compile_(target: str) -> Path:
-        assert COMPILER is not None, "no compiler for AMD GPUs: on Debian, apt install clang-19 lld-19"
+        assert COMPILER is not None, (
+            "no compiler for AMD GPUs: on Debian, apt install clang-19 lld-19"
+        )
         makefile = (ROOT / "mk" / "device.mk").read_text()
         flags = re.search(r"^HIP_FLAGS := (.*?[^\\])$", makefile, flags=re.MULTILINE | re.DOTALL)
         assert flags is not None
@@ -57,7 +59,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return compile_
 
 
-def wrong_launches(code: Path, target: str, memory: str, kind: str, pairs: list[tuple[str, str]]) -> list[int]:
+def wrong_launches(
+    code: Path, target: str, memory: str, kind: str, pairs: list[tuple[str, str]]
+) -> list[int]:
     names = [name for pair in pairs for name in pair]
     environment = simulated(MODELS[target], 2, memory, 1)
     result = run(["-m", "tests.sim.litmus", str(code), str(LAUNCHES), kind, *names], environment)
@@ -72,7 +76,9 @@ def test_every_rule_can_be_broken(target: str, bundle: Callable[[str], Path]) ->
     assert wrong_launches(code, target, "strong", "uncached", pairs) == [0] * len(pairs)
     seen = wrong_launches(code, target, "weak", "uncached", pairs)
     for (writer, reader, fault), wrong in zip(rules, seen, strict=True):
-        assert (wrong == 0) == (fault == RIGHT), f"{writer}, {reader} ({fault}): {wrong} of {LAUNCHES}"
+        assert (wrong == 0) == (fault == RIGHT), (
+            f"{writer}, {reader} ({fault}): {wrong} of {LAUNCHES}"
+        )
 
 
 @pytest.mark.parametrize("target", MODELS)

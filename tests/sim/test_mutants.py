@@ -54,7 +54,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def build_(patch: Path | None) -> Path:
         folder = tmp_path_factory.mktemp("sources")
         # With the objects that exist, and their times: what a patch leaves alone is not built.
-        keep = shutil.ignore_patterns("lib", "sim", "*.co", "*.bundle", "*-asan*", "*-tsan*", "nvcc*")
+        keep = shutil.ignore_patterns(
+            "lib", "sim", "*.co", "*.bundle", "*-asan*", "*-tsan*", "nvcc*"
+        )
         for name in ("libhiprdnaar", "mk", "tools", "Makefile", "build"):
             source = ROOT / name
             if source.is_dir():
@@ -63,8 +65,12 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
                 shutil.copy2(source, folder / name)
         if patch is not None:
             command = ["git", "apply", "--whitespace=nowarn", str(patch)]
-            applied = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            assert applied.returncode == 0, f"{patch.name} fits the sources no more: {applied.stderr}"
+            applied = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, check=False
+            )
+            assert applied.returncode == 0, (
+                f"{patch.name} fits the sources no more: {applied.stderr}"
+            )
         reduce_kernels(folder)
         made = subprocess.run(
             ["make", "-j2", "hip", "ARCHS=gfx1030"],

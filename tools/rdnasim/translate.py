@@ -94,9 +94,9 @@ def _operation(i: Instruction) -> Operation:
         return _scalar_load(i, operands, modifiers)
     if i.name.startswith("v_"):
         return _vector(i, operands, modifiers)
-    if i.name.startswith(("s_wait", "s_branch", "s_cbranch", "s_sendmsg", "global_", "buffer_")) or (
-        i.name in ("s_sleep", "s_endpgm", "s_barrier", "s_barrier_signal", "s_barrier_wait")
-    ):
+    if i.name.startswith(
+        ("s_wait", "s_branch", "s_cbranch", "s_sendmsg", "global_", "buffer_")
+    ) or (i.name in ("s_sleep", "s_endpgm", "s_barrier", "s_barrier_signal", "s_barrier_wait")):
         return _control(i)
     return _scalar(i, operands, modifiers)
 

@@ -18,15 +18,15 @@ struct Half {
 inline u32 exponent(float f) { return bits_as<u32>(f) >> 23 & 0xFF; }
 inline bool is_subnormal(float f) { return exponent(f) == 0 && f != 0; }
 
-inline u32 float_to_u32(float f) {
-    return !(f > 0) ? 0 : f >= 4294967296.0f ? ~0u : u32(f);
-}
+inline u32 float_to_u32(float f) { return !(f > 0) ? 0 : f >= 4294967296.0f ? ~0u : u32(f); }
 inline i32 float_to_i32(float f) {
     return f != f ? 0 : f <= -2147483648.0f ? INT32_MIN : f >= 2147483648.0f ? INT32_MAX : i32(f);
 }
 
 inline u32 mask_of(u32 bits) { return bits >= 32 ? ~0u : (1u << bits) - 1; }
-inline u32 extract(u32 x, u32 offset, u32 width) { return x >> (offset & 31) & mask_of(width & 31); }
+inline u32 extract(u32 x, u32 offset, u32 width) {
+    return x >> (offset & 31) & mask_of(width & 31);
+}
 inline u32 extract_signed(u32 x, u32 offset, u32 width) {
     width &= 31;
     return width == 0 ? 0 : u32(i32(extract(x, offset, width) << (32 - width)) >> (32 - width));
@@ -39,9 +39,12 @@ inline u32 permute_bytes(u32 high, u32 low, u32 selector) {
     for (u32 i = 0; i < 4; i++) {
         const u32 pick = selector >> 8 * i & 0xFF;
         u32 byte = 0xFF;
-        if (pick < 8) byte = u32(bytes >> 8 * pick) & 0xFF;
-        else if (pick < 12) byte = bytes >> (16 * (pick - 8) + 15) & 1 ? 0xFF : 0;
-        else if (pick == 12) byte = 0;
+        if (pick < 8)
+            byte = u32(bytes >> 8 * pick) & 0xFF;
+        else if (pick < 12)
+            byte = bytes >> (16 * (pick - 8) + 15) & 1 ? 0xFF : 0;
+        else if (pick == 12)
+            byte = 0;
         result |= byte << 8 * i;
     }
     return result;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated clock is the real one: bounds of waits mean the same milliseconds as on a GPU.
+// The simulated clock is the real one: bounds of waits mean the same milliseconds as on a GPU. Unless
+// it is told to go slower (RDNASIM_SLOW_CLOCK), for machines that have other things to do.
 #pragma once
 
 #include <time.h>
 
-#include "base.h"
+#include "settings.h"
 
 namespace rdnasim {
 
@@ -16,6 +17,8 @@ inline u64 nanoseconds(clockid_t clock = CLOCK_MONOTONIC) {
     return u64(t.tv_sec) * 1000000000 + u64(t.tv_nsec);
 }
 
-inline u64 real_time_ticks() { return nanoseconds() / (1000000 / kRealTimeKhz); }
+inline u64 real_time_ticks() {
+    return nanoseconds() / (1000000 / kRealTimeKhz) / settings().slow_clock;
+}
 
 }  // namespace rdnasim

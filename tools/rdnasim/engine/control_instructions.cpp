@@ -45,7 +45,8 @@ const Step *barrier(Wave &w, const Step &t) {
 }
 
 const Step *barrier_signal(Wave &w, const Step &t) {
-    if (t.offset != -1) die("s_barrier_signal %d: only -1, the block's barrier, is known", t.offset);
+    if (t.offset != -1)
+        die("s_barrier_signal %d: only -1, the block's barrier, is known", t.offset);
     arrive(w);
     return &t + 1;
 }
@@ -100,8 +101,10 @@ const Step *invalidate_l1(Wave &w, const Step &t) {
 const Step *real_time(Wave &w, const Step &t) {
     const u64 now = real_time_ticks();
     PendingScalar pending{&t, {u32(now), u32(now >> 32)}};
-    if (w.memory != nullptr) w.memory->scalars.push_back(pending);
-    else put_scalars(w, t, pending.words.data());
+    if (w.memory != nullptr)
+        w.memory->scalars.push_back(pending);
+    else
+        put_scalars(w, t, pending.words.data());
     return &t + 1;
 }
 

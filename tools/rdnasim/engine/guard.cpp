@@ -30,7 +30,7 @@ void on_fault(int signal, siginfo_t *info, void *context) {
 
 FaultGuard::FaultGuard() {
     is_guarded = true;
-    struct sigaction ours {};
+    struct sigaction ours{};
     ours.sa_sigaction = on_fault;
     ours.sa_flags = SA_SIGINFO;
     sigaction(SIGSEGV, &ours, &former);

@@ -87,10 +87,9 @@ RDNASIM_INLINE Square transposed(const Square &s) {
     const Quad b = __builtin_shufflevector(s.row[0], s.row[1], 2, 6, 3, 7);
     const Quad c = __builtin_shufflevector(s.row[2], s.row[3], 0, 4, 1, 5);
     const Quad d = __builtin_shufflevector(s.row[2], s.row[3], 2, 6, 3, 7);
-    return Square{{__builtin_shufflevector(a, c, 0, 1, 4, 5),
-                   __builtin_shufflevector(a, c, 2, 3, 6, 7),
-                   __builtin_shufflevector(b, d, 0, 1, 4, 5),
-                   __builtin_shufflevector(b, d, 2, 3, 6, 7)}};
+    return Square{
+        {__builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
+         __builtin_shufflevector(b, d, 0, 1, 4, 5), __builtin_shufflevector(b, d, 2, 3, 6, 7)}};
 }
 
 void load_quads(Wave &w, u32 first, const Places &p) {
@@ -118,8 +117,10 @@ void load_at_once(Wave &w, const Step &t, const Places &p) {
 }
 
 const Step *load(Wave &w, const Step &t, const Places &p) {
-    if (w.memory != nullptr) model(w).load(w, t, p);
-    else load_at_once(w, t, p);
+    if (w.memory != nullptr)
+        model(w).load(w, t, p);
+    else
+        load_at_once(w, t, p);
     return &t + 1;
 }
 
@@ -145,10 +146,14 @@ RDNASIM_INLINE void store_at_once(u64 address, const u8 *data, u32 bytes) {
     }
     u64 x = 0;
     memcpy(&x, data, bytes > 8 ? 8 : bytes);
-    if (bytes > 8 || address % bytes != 0) memcpy(to, data, bytes);
-    else if (bytes == 2) __atomic_store_n(reinterpret_cast<u16 *>(to), u16(x), __ATOMIC_RELEASE);
-    else if (bytes == 4) __atomic_store_n(reinterpret_cast<u32 *>(to), u32(x), __ATOMIC_RELEASE);
-    else __atomic_store_n(reinterpret_cast<u64 *>(to), x, __ATOMIC_RELEASE);
+    if (bytes > 8 || address % bytes != 0)
+        memcpy(to, data, bytes);
+    else if (bytes == 2)
+        __atomic_store_n(reinterpret_cast<u16 *>(to), u16(x), __ATOMIC_RELEASE);
+    else if (bytes == 4)
+        __atomic_store_n(reinterpret_cast<u32 *>(to), u32(x), __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(reinterpret_cast<u64 *>(to), x, __ATOMIC_RELEASE);
 }
 
 template <u32 kWords>
@@ -193,7 +198,8 @@ const Step *store(Wave &w, const Step &t, const Places &p) {
     w.progressed = true;
     if (w.memory != nullptr) {
         w.memory->store_instructions++;
-        store_lanes(w, t, p, [&](u64 at, const u8 *data) { model(w).store(w, t, at, data, bytes); });
+        store_lanes(w, t, p,
+                    [&](u64 at, const u8 *data) { model(w).store(w, t, at, data, bytes); });
         return &t + 1;
     }
     switch (bytes) {
@@ -274,7 +280,8 @@ const Step *shared_access(Wave &w, const Step &t) {
                 memcpy(&data[l * 16 + i * 4], &w.v[t.source[1].number + i].x[l], 4);
     if (w.memory != nullptr)
         w.memory->shared.push_back(PendingAccess{&t, p, false, std::move(data)});
-    else access_shared(w, t, p, data.data());
+    else
+        access_shared(w, t, p, data.data());
     w.progressed |= (t.parameter & kLdsStore) != 0;
     return &t + 1;
 }
@@ -290,8 +297,10 @@ const Step *scalar_load(Wave &w, const Step &t) {
                                                  : u64(scalar32(w, offset)));
     PendingScalar pending{&t, {}};
     memcpy(pending.words.data(), reinterpret_cast<const void *>(from & ~u64(3)), t.parameter * 4);
-    if (w.memory != nullptr) w.memory->scalars.push_back(pending);
-    else put_scalars(w, t, pending.words.data());
+    if (w.memory != nullptr)
+        w.memory->scalars.push_back(pending);
+    else
+        put_scalars(w, t, pending.words.data());
     return &t + 1;
 }
 
@@ -332,40 +341,51 @@ void access_shared(Wave &w, const Step &t, const Places &p, u8 *data) {
 
 // The names of gfx10 and those of gfx11 and gfx12, for global and flat accesses alike: flat ones
 // that mean LDS or scratch do not occur without their apertures, which nothing here gives.
-#define EVERYWHERE(old_name, new_name, run, parameter)                                            \
-    {"global_" old_name, run, parameter}, {"global_" new_name, run, parameter},                    \
-        {"flat_" old_name, run, parameter}, {"flat_" new_name, run, parameter}
+#define EVERYWHERE(old_name, new_name, run, parameter)                          \
+    {"global_" old_name, run, parameter}, {"global_" new_name, run, parameter}, \
+        {"flat_" old_name, run, parameter}, {                                   \
+        "flat_" new_name, run, parameter                                        \
+    }
 #define LOAD(old_name, new_name, parameter) \
     EVERYWHERE("load_" old_name, "load_" new_name, global_load, parameter)
 #define STORE(old_name, new_name, parameter) \
     EVERYWHERE("store_" old_name, "store_" new_name, global_store, parameter)
 #define ATOMIC(old_name, new_name, parameter) \
     EVERYWHERE("atomic_" old_name, "atomic_" new_name, global_atomic, parameter)
-#define BUFFER(old_name, new_name, parameter)                                                      \
-    {"buffer_load_" old_name, buffer_load, parameter},                                             \
-        {"buffer_load_" new_name, buffer_load, parameter},                                         \
-        {"buffer_store_" old_name, buffer_store, parameter},                                       \
-        {"buffer_store_" new_name, buffer_store, parameter}
-#define LDS(type, parameter)                                                                       \
-    {"ds_read_" type, shared_access, parameter}, {"ds_load_" type, shared_access, parameter},      \
-        {"ds_write_" type, shared_access, (parameter) | kLdsStore},                                \
-        {"ds_store_" type, shared_access, (parameter) | kLdsStore}
+#define BUFFER(old_name, new_name, parameter)                  \
+    {"buffer_load_" old_name, buffer_load, parameter},         \
+        {"buffer_load_" new_name, buffer_load, parameter},     \
+        {"buffer_store_" old_name, buffer_store, parameter}, { \
+        "buffer_store_" new_name, buffer_store, parameter      \
+    }
+#define LDS(type, parameter)                                                                  \
+    {"ds_read_" type, shared_access, parameter}, {"ds_load_" type, shared_access, parameter}, \
+        {"ds_write_" type, shared_access, (parameter) | kLdsStore}, {                         \
+        "ds_store_" type, shared_access, (parameter) | kLdsStore                              \
+    }
 #define SCALAR(old_name, new_name, words) \
-    {"s_load_" old_name, scalar_load, words}, {"s_load_" new_name, scalar_load, words}
+    {"s_load_" old_name, scalar_load, words}, { "s_load_" new_name, scalar_load, words }
 
 const InstructionTable &memory_instructions() {
     static const InstructionTable table = {
-        LOAD("ubyte", "u8", 1), LOAD("sbyte", "i8", 1 | kSigned),
-        LOAD("ushort", "u16", 2), LOAD("sshort", "i16", 2 | kSigned),
+        LOAD("ubyte", "u8", 1),
+        LOAD("sbyte", "i8", 1 | kSigned),
+        LOAD("ushort", "u16", 2),
+        LOAD("sshort", "i16", 2 | kSigned),
         LOAD("short_d16", "d16_b16", 2 | kToLowHalf),
         LOAD("short_d16_hi", "d16_hi_b16", 2 | kToHighHalf),
-        LOAD("dword", "b32", 4), LOAD("dwordx2", "b64", 8),
-        LOAD("dwordx3", "b96", 12), LOAD("dwordx4", "b128", 16),
-        STORE("byte", "b8", 1), STORE("short", "b16", 2),
+        LOAD("dword", "b32", 4),
+        LOAD("dwordx2", "b64", 8),
+        LOAD("dwordx3", "b96", 12),
+        LOAD("dwordx4", "b128", 16),
+        STORE("byte", "b8", 1),
+        STORE("short", "b16", 2),
         STORE("byte_d16_hi", "d16_hi_b8", 1 | kFromHighHalf),
         STORE("short_d16_hi", "d16_hi_b16", 2 | kFromHighHalf),
-        STORE("dword", "b32", 4), STORE("dwordx2", "b64", 8),
-        STORE("dwordx3", "b96", 12), STORE("dwordx4", "b128", 16),
+        STORE("dword", "b32", 4),
+        STORE("dwordx2", "b64", 8),
+        STORE("dwordx3", "b96", 12),
+        STORE("dwordx4", "b128", 16),
         ATOMIC("add", "add_u32", atomic(kAtomicAdd, 4)),
         ATOMIC("add_x2", "add_u64", atomic(kAtomicAdd, 8)),
         ATOMIC("sub", "sub_u32", atomic(kAtomicSubtract, 4)),
@@ -373,10 +393,17 @@ const InstructionTable &memory_instructions() {
         ATOMIC("swap_x2", "swap_b64", atomic(kAtomicSwap, 8)),
         ATOMIC("and", "and_b32", atomic(kAtomicAnd, 4)),
         ATOMIC("or", "or_b32", atomic(kAtomicOr, 4)),
-        BUFFER("dword", "b32", 4), BUFFER("dwordx2", "b64", 8), BUFFER("dwordx4", "b128", 16),
-        LDS("b32", 4), LDS("b64", 8), LDS("b128", 16),
-        SCALAR("dword", "b32", 1), SCALAR("dwordx2", "b64", 2), SCALAR("dwordx4", "b128", 4),
-        SCALAR("dwordx8", "b256", 8), SCALAR("dwordx16", "b512", 16),
+        BUFFER("dword", "b32", 4),
+        BUFFER("dwordx2", "b64", 8),
+        BUFFER("dwordx4", "b128", 16),
+        LDS("b32", 4),
+        LDS("b64", 8),
+        LDS("b128", 16),
+        SCALAR("dword", "b32", 1),
+        SCALAR("dwordx2", "b64", 2),
+        SCALAR("dwordx4", "b128", 4),
+        SCALAR("dwordx8", "b256", 8),
+        SCALAR("dwordx16", "b512", 16),
     };
     return table;
 }

@@ -136,7 +136,8 @@ bool Scheduler::sweep() {
         if (launch->device->memory != nullptr) launch->device->memory->turn(*launch);
         progressed |= launch->unfinished == 0;
     }
-    const size_t count = waves_.size(), first = seeded_ && count > 0 ? random_.below(u32(count)) : 0;
+    const size_t count = waves_.size(),
+                 first = seeded_ && count > 0 ? random_.below(u32(count)) : 0;
     for (size_t i = 0; i < count; i++) {
         Wave &w = *waves_[first + i < count ? first + i : first + i - count];
         if (seeded_ && (random_.below(256) < w.skips || random_.below(256) < w.launch->skips)) {
@@ -165,7 +166,8 @@ bool Scheduler::turn(Wave &w) {
     if (w.state == State::kBarrier && w.block->generation == w.barrier_seen) return false;
     w.state = State::kRuns;
     w.progressed = false;
-    const u32 turns = seeded_ ? 1 + random_.below(random_.one_in(8) ? kLongTurn : kShortTurn) : kLongTurn;
+    const u32 turns =
+        seeded_ ? 1 + random_.below(random_.one_in(8) ? kLongTurn : kShortTurn) : kLongTurn;
     u32 left = turns;
     const Step *step = w.next;
     do step = step->run(w, *step);

@@ -93,7 +93,8 @@ void read_fault(Settings &s) {
 }
 
 std::string cache_folder() {
-    const std::string home = variable("XDG_CACHE_HOME", (variable("HOME", "/tmp") + "/.cache").c_str());
+    const std::string home =
+        variable("XDG_CACHE_HOME", (variable("HOME", "/tmp") + "/.cache").c_str());
     const std::string folder = variable("RDNASIM_CACHE", (home + "/rdnasim").c_str());
     for (size_t at = folder.find('/', 1); at != std::string::npos; at = folder.find('/', at + 1))
         mkdir(folder.substr(0, at).c_str(), 0777);
@@ -109,6 +110,8 @@ Settings *read_settings() {
     s->resident_blocks = u32(number("RDNASIM_RESIDENT_BLOCKS", ~0u));
     s->peer_access = choice("RDNASIM_PEER", {"yes", "refused"}) == 0;
     s->uncached = choice("RDNASIM_UNCACHED", {"yes", "no"}) == 0;
+    s->slow_clock = number("RDNASIM_SLOW_CLOCK", 1);
+    if (s->slow_clock == 0) die("RDNASIM_SLOW_CLOCK is 0, but must be at least 1");
     s->statistics = number("RDNASIM_STATISTICS", 0) != 0;
     s->cache = cache_folder();
     read_fault(*s);

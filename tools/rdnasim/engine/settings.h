@@ -27,9 +27,10 @@ struct Settings {
     bool peer_access = true;             // RDNASIM_PEER=yes|refused
     PeerFault fault = PeerFault::kNone;  // RDNASIM_PEER_FAULT=corrupt:0:1
     u32 fault_from = 0, fault_to = 0;
-    bool uncached = true;                // RDNASIM_UNCACHED=yes|no, as HIP 5.2
-    bool statistics = false;             // RDNASIM_STATISTICS=1
-    std::string cache;                   // RDNASIM_CACHE, of translated programs
+    bool uncached = true;     // RDNASIM_UNCACHED=yes|no, as HIP 5.2
+    u64 slow_clock = 1;       // RDNASIM_SLOW_CLOCK, so many times slower
+    bool statistics = false;  // RDNASIM_STATISTICS=1
+    std::string cache;        // RDNASIM_CACHE, of translated programs
 };
 
 const Settings &settings();

@@ -15,16 +15,19 @@ struct Store {
     u64 address;
     u64 data;
     u8 bytes;
-    u8 level;        // that it is meant to reach by itself (gfx12)
-    bool follows;    // may be to the same 8 bytes as an older one of the queue
-    u32 instruction; // number of it in the wave
+    u8 level;         // that it is meant to reach by itself (gfx12)
+    bool follows;     // may be to the same 8 bytes as an older one of the queue
+    u32 instruction;  // number of it in the wave
 };
 
 inline void write_to_memory(const Store &s) {
     void *p = reinterpret_cast<void *>(s.address);
-    if (s.bytes == 8 && s.address % 8 == 0) __atomic_store_n(static_cast<u64 *>(p), s.data, __ATOMIC_RELEASE);
-    else if (s.bytes == 4 && s.address % 4 == 0) __atomic_store_n(static_cast<u32 *>(p), u32(s.data), __ATOMIC_RELEASE);
-    else memcpy(p, &s.data, s.bytes);
+    if (s.bytes == 8 && s.address % 8 == 0)
+        __atomic_store_n(static_cast<u64 *>(p), s.data, __ATOMIC_RELEASE);
+    else if (s.bytes == 4 && s.address % 4 == 0)
+        __atomic_store_n(static_cast<u32 *>(p), u32(s.data), __ATOMIC_RELEASE);
+    else
+        memcpy(p, &s.data, s.bytes);
 }
 
 class StoreQueue {

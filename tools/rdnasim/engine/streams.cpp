@@ -99,8 +99,8 @@ void Queue::push(Stream *stream, CommandPointer command) {
         if (other.get() == stream || other->device != stream->device || !other->blocking ||
             !stream->blocking || other->last_ == nullptr)
             continue;
-        const bool other_is_null = stream->device < null_streams_.size() &&
-                                   null_streams_[stream->device] == other.get();
+        const bool other_is_null =
+            stream->device < null_streams_.size() && null_streams_[stream->device] == other.get();
         if (is_null || other_is_null) entry.after.push_back(other->last_);
     }
     if (entry.command->kind == Command::kWait) entry.after.push_back(entry.command->mark);

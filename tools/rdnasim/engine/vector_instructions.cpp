@@ -172,8 +172,7 @@ const Step *multiply_add_division(Wave &w, const Step &t) {
     const Source<float> a(w, t.source[0]), b(w, t.source[1]), c(w, t.source[2]);
     const u32 mask = mask_source(w, t.source[3]);
     Result<float> result;
-    for (u32 l = 0; l < kWave; l++)
-        result.set(l, division_fma(a(l), b(l), c(l), mask >> l & 1));
+    for (u32 l = 0; l < kWave; l++) result.set(l, division_fma(a(l), b(l), c(l), mask >> l & 1));
     result.store(w, t.destination);
     return &t + 1;
 }
@@ -206,7 +205,9 @@ const Step *write_lane(Wave &w, const Step &t) {
     return &t + 1;
 }
 
-float maximum(float a, float b) { return a != a ? b : b != b ? a : a > b || (a == b && !std::signbit(a)) ? a : b; }
+float maximum(float a, float b) {
+    return a != a ? b : b != b ? a : a > b || (a == b && !std::signbit(a)) ? a : b;
+}
 float minimum(float a, float b) { return -maximum(-a, -b); }
 u32 low24(u32 x) { return x & 0xFFFFFF; }
 
@@ -214,94 +215,156 @@ u32 low24(u32 x) { return x & 0xFFFFFF; }
 
 const InstructionTable &vector_instructions() {
     static const InstructionTable table = {
-        VECTOR("v_mov_b32", (u32 a) -> u32 { return a; }),
-        VECTOR("v_not_b32", (u32 a) -> u32 { return ~a; }),
-        VECTOR("v_bfrev_b32", (u32 a) -> u32 { return __builtin_bitreverse32(a); }),
+        VECTOR(
+            "v_mov_b32", (u32 a)->u32 { return a; }),
+        VECTOR(
+            "v_not_b32", (u32 a)->u32 { return ~a; }),
+        VECTOR(
+            "v_bfrev_b32", (u32 a)->u32 { return __builtin_bitreverse32(a); }),
         {"v_cndmask_b32", choose},
 
-        VECTOR("v_add_nc_u32", (u32 a, u32 b) -> u32 { return a + b; }),
-        VECTOR("v_sub_nc_u32", (u32 a, u32 b) -> u32 { return a - b; }),
-        VECTOR("v_subrev_nc_u32", (u32 a, u32 b) -> u32 { return b - a; }),
+        VECTOR(
+            "v_add_nc_u32", (u32 a, u32 b)->u32 { return a + b; }),
+        VECTOR(
+            "v_sub_nc_u32", (u32 a, u32 b)->u32 { return a - b; }),
+        VECTOR(
+            "v_subrev_nc_u32", (u32 a, u32 b)->u32 { return b - a; }),
         {"v_add_co_u32", carry, kAdd},
         {"v_sub_co_u32", carry, kSubtract},
         {"v_subrev_co_u32", carry, kSubtractReversed},
         {"v_add_co_ci_u32", carry, kAdd | kCarryIn},
         {"v_sub_co_ci_u32", carry, kSubtract | kCarryIn},
         {"v_subrev_co_ci_u32", carry, kSubtractReversed | kCarryIn},
-        VECTOR("v_mul_lo_u32", (u32 a, u32 b) -> u32 { return a * b; }),
-        VECTOR("v_mul_hi_u32", (u32 a, u32 b) -> u32 { return u32(u64(a) * b >> 32); }),
-        VECTOR("v_mul_hi_i32", (i32 a, i32 b) -> i32 { return i32(i64(a) * b >> 32); }),
-        VECTOR("v_mul_u32_u24", (u32 a, u32 b) -> u32 { return low24(a) * low24(b); }),
-        VECTOR("v_mad_u32_u24", (u32 a, u32 b, u32 c) -> u32 { return low24(a) * low24(b) + c; }),
+        VECTOR(
+            "v_mul_lo_u32", (u32 a, u32 b)->u32 { return a * b; }),
+        VECTOR(
+            "v_mul_hi_u32", (u32 a, u32 b)->u32 { return u32(u64(a) * b >> 32); }),
+        VECTOR(
+            "v_mul_hi_i32", (i32 a, i32 b)->i32 { return i32(i64(a) * b >> 32); }),
+        VECTOR(
+            "v_mul_u32_u24", (u32 a, u32 b)->u32 { return low24(a) * low24(b); }),
+        VECTOR(
+            "v_mad_u32_u24", (u32 a, u32 b, u32 c)->u32 { return low24(a) * low24(b) + c; }),
         {"v_mad_u64_u32", multiply_add_wide<u32, u64>},
         {"v_mad_co_u64_u32", multiply_add_wide<u32, u64>},
-        VECTOR("v_add3_u32", (u32 a, u32 b, u32 c) -> u32 { return a + b + c; }),
-        VECTOR("v_min_u32", (u32 a, u32 b) -> u32 { return a < b ? a : b; }),
-        VECTOR("v_max_u32", (u32 a, u32 b) -> u32 { return a > b ? a : b; }),
-        VECTOR("v_min_i32", (i32 a, i32 b) -> i32 { return a < b ? a : b; }),
-        VECTOR("v_max_i32", (i32 a, i32 b) -> i32 { return a > b ? a : b; }),
+        VECTOR(
+            "v_add3_u32", (u32 a, u32 b, u32 c)->u32 { return a + b + c; }),
+        VECTOR(
+            "v_min_u32", (u32 a, u32 b)->u32 { return a < b ? a : b; }),
+        VECTOR(
+            "v_max_u32", (u32 a, u32 b)->u32 { return a > b ? a : b; }),
+        VECTOR(
+            "v_min_i32", (i32 a, i32 b)->i32 { return a < b ? a : b; }),
+        VECTOR(
+            "v_max_i32", (i32 a, i32 b)->i32 { return a > b ? a : b; }),
 
-        VECTOR("v_and_b32", (u32 a, u32 b) -> u32 { return a & b; }),
-        VECTOR("v_or_b32", (u32 a, u32 b) -> u32 { return a | b; }),
-        VECTOR("v_xor_b32", (u32 a, u32 b) -> u32 { return a ^ b; }),
-        VECTOR("v_xnor_b32", (u32 a, u32 b) -> u32 { return ~(a ^ b); }),
-        VECTOR("v_and_or_b32", (u32 a, u32 b, u32 c) -> u32 { return (a & b) | c; }),
-        VECTOR("v_or3_b32", (u32 a, u32 b, u32 c) -> u32 { return a | b | c; }),
-        VECTOR("v_xor3_b32", (u32 a, u32 b, u32 c) -> u32 { return a ^ b ^ c; }),
-        VECTOR("v_lshlrev_b32", (u32 a, u32 b) -> u32 { return b << (a & 31); }),
-        VECTOR("v_lshrrev_b32", (u32 a, u32 b) -> u32 { return b >> (a & 31); }),
-        VECTOR("v_ashrrev_i32", (u32 a, i32 b) -> i32 { return b >> (a & 31); }),
-        VECTOR("v_lshlrev_b64", (u32 a, u64 b) -> u64 { return b << (a & 63); }),
-        VECTOR("v_lshrrev_b64", (u32 a, u64 b) -> u64 { return b >> (a & 63); }),
-        VECTOR("v_lshl_add_u32", (u32 a, u32 b, u32 c) -> u32 { return (a << (b & 31)) + c; }),
-        VECTOR("v_add_lshl_u32", (u32 a, u32 b, u32 c) -> u32 { return (a + b) << (c & 31); }),
-        VECTOR("v_lshl_or_b32", (u32 a, u32 b, u32 c) -> u32 { return a << (b & 31) | c; }),
-        VECTOR("v_xad_u32", (u32 a, u32 b, u32 c) -> u32 { return (a ^ b) + c; }),
-        VECTOR("v_bfe_u32", (u32 a, u32 b, u32 c) -> u32 { return extract(a, b, c); }),
-        VECTOR("v_bfe_i32", (u32 a, u32 b, u32 c) -> u32 { return extract_signed(a, b, c); }),
-        VECTOR("v_bfi_b32", (u32 a, u32 b, u32 c) -> u32 { return (a & b) | (~a & c); }),
-        VECTOR("v_perm_b32", (u32 a, u32 b, u32 c) -> u32 { return permute_bytes(a, b, c); }),
-        VECTOR("v_alignbit_b32",
-               (u32 a, u32 b, u32 c) -> u32 { return u32(join(b, a) >> (c & 31)); }),
-        VECTOR("v_alignbyte_b32",
-               (u32 a, u32 b, u32 c) -> u32 { return u32(join(b, a) >> 8 * (c & 3)); }),
+        VECTOR(
+            "v_and_b32", (u32 a, u32 b)->u32 { return a & b; }),
+        VECTOR(
+            "v_or_b32", (u32 a, u32 b)->u32 { return a | b; }),
+        VECTOR(
+            "v_xor_b32", (u32 a, u32 b)->u32 { return a ^ b; }),
+        VECTOR(
+            "v_xnor_b32", (u32 a, u32 b)->u32 { return ~(a ^ b); }),
+        VECTOR(
+            "v_and_or_b32", (u32 a, u32 b, u32 c)->u32 { return (a & b) | c; }),
+        VECTOR(
+            "v_or3_b32", (u32 a, u32 b, u32 c)->u32 { return a | b | c; }),
+        VECTOR(
+            "v_xor3_b32", (u32 a, u32 b, u32 c)->u32 { return a ^ b ^ c; }),
+        VECTOR(
+            "v_lshlrev_b32", (u32 a, u32 b)->u32 { return b << (a & 31); }),
+        VECTOR(
+            "v_lshrrev_b32", (u32 a, u32 b)->u32 { return b >> (a & 31); }),
+        VECTOR(
+            "v_ashrrev_i32", (u32 a, i32 b)->i32 { return b >> (a & 31); }),
+        VECTOR(
+            "v_lshlrev_b64", (u32 a, u64 b)->u64 { return b << (a & 63); }),
+        VECTOR(
+            "v_lshrrev_b64", (u32 a, u64 b)->u64 { return b >> (a & 63); }),
+        VECTOR(
+            "v_lshl_add_u32", (u32 a, u32 b, u32 c)->u32 { return (a << (b & 31)) + c; }),
+        VECTOR(
+            "v_add_lshl_u32", (u32 a, u32 b, u32 c)->u32 { return (a + b) << (c & 31); }),
+        VECTOR(
+            "v_lshl_or_b32", (u32 a, u32 b, u32 c)->u32 { return a << (b & 31) | c; }),
+        VECTOR(
+            "v_xad_u32", (u32 a, u32 b, u32 c)->u32 { return (a ^ b) + c; }),
+        VECTOR(
+            "v_bfe_u32", (u32 a, u32 b, u32 c)->u32 { return extract(a, b, c); }),
+        VECTOR(
+            "v_bfe_i32", (u32 a, u32 b, u32 c)->u32 { return extract_signed(a, b, c); }),
+        VECTOR(
+            "v_bfi_b32", (u32 a, u32 b, u32 c)->u32 { return (a & b) | (~a & c); }),
+        VECTOR(
+            "v_perm_b32", (u32 a, u32 b, u32 c)->u32 { return permute_bytes(a, b, c); }),
+        VECTOR(
+            "v_alignbit_b32", (u32 a, u32 b, u32 c)->u32 { return u32(join(b, a) >> (c & 31)); }),
+        VECTOR(
+            "v_alignbyte_b32",
+            (u32 a, u32 b, u32 c)->u32 { return u32(join(b, a) >> 8 * (c & 3)); }),
         {"v_mbcnt_lo_u32_b32", count_below},
         {"v_readfirstlane_b32", read_first_lane},
         {"v_readlane_b32", read_lane},
         {"v_writelane_b32", write_lane},
 
-        VECTOR("v_add_f32", (float a, float b) -> float { return a + b; }),
-        VECTOR("v_sub_f32", (float a, float b) -> float { return a - b; }),
-        VECTOR("v_subrev_f32", (float a, float b) -> float { return b - a; }),
-        VECTOR("v_mul_f32", (float a, float b) -> float { return a * b; }),
-        VECTOR("v_fma_f32", (float a, float b, float c) -> float { return fmaf(a, b, c); }),
-        VECTOR("v_fmaak_f32", (float a, float b, float c) -> float { return fmaf(a, b, c); }),
-        VECTOR("v_fmamk_f32", (float a, float b, float c) -> float { return fmaf(a, b, c); }),
-        ACCUMULATE("v_fmac_f32",
-                   (float a, float b, float old) -> float { return fmaf(a, b, old); }),
-        VECTOR("v_max_f32", (float a, float b) -> float { return maximum(a, b); }),
-        VECTOR("v_min_f32", (float a, float b) -> float { return minimum(a, b); }),
-        VECTOR("v_max_num_f32", (float a, float b) -> float { return maximum(a, b); }),
-        VECTOR("v_min_num_f32", (float a, float b) -> float { return minimum(a, b); }),
-        VECTOR("v_trunc_f32", (float a) -> float { return truncf(a); }),
-        VECTOR("v_floor_f32", (float a) -> float { return floorf(a); }),
-        VECTOR("v_ceil_f32", (float a) -> float { return ceilf(a); }),
-        VECTOR("v_rndne_f32", (float a) -> float { return nearbyintf(a); }),
+        VECTOR(
+            "v_add_f32", (float a, float b)->float { return a + b; }),
+        VECTOR(
+            "v_sub_f32", (float a, float b)->float { return a - b; }),
+        VECTOR(
+            "v_subrev_f32", (float a, float b)->float { return b - a; }),
+        VECTOR(
+            "v_mul_f32", (float a, float b)->float { return a * b; }),
+        VECTOR(
+            "v_fma_f32", (float a, float b, float c)->float { return fmaf(a, b, c); }),
+        VECTOR(
+            "v_fmaak_f32", (float a, float b, float c)->float { return fmaf(a, b, c); }),
+        VECTOR(
+            "v_fmamk_f32", (float a, float b, float c)->float { return fmaf(a, b, c); }),
+        ACCUMULATE(
+            "v_fmac_f32", (float a, float b, float old)->float { return fmaf(a, b, old); }),
+        VECTOR(
+            "v_max_f32", (float a, float b)->float { return maximum(a, b); }),
+        VECTOR(
+            "v_min_f32", (float a, float b)->float { return minimum(a, b); }),
+        VECTOR(
+            "v_max_num_f32", (float a, float b)->float { return maximum(a, b); }),
+        VECTOR(
+            "v_min_num_f32", (float a, float b)->float { return minimum(a, b); }),
+        VECTOR(
+            "v_trunc_f32", (float a)->float { return truncf(a); }),
+        VECTOR(
+            "v_floor_f32", (float a)->float { return floorf(a); }),
+        VECTOR(
+            "v_ceil_f32", (float a)->float { return ceilf(a); }),
+        VECTOR(
+            "v_rndne_f32", (float a)->float { return nearbyintf(a); }),
         // The hardware may be off by one in the last place: see docs/rdnasim.md.
-        VECTOR("v_rcp_f32", (float a) -> float { return 1 / a; }),
-        VECTOR("v_rcp_iflag_f32", (float a) -> float { return 1 / a; }),
+        VECTOR(
+            "v_rcp_f32", (float a)->float { return 1 / a; }),
+        VECTOR(
+            "v_rcp_iflag_f32", (float a)->float { return 1 / a; }),
         {"v_div_scale_f32", scale_division},
         {"v_div_fmas_f32", multiply_add_division},
-        VECTOR("v_div_fixup_f32",
-               (float a, float b, float c) -> float { return division_fixup(a, b, c); }),
+        VECTOR(
+            "v_div_fixup_f32",
+            (float a, float b, float c)->float { return division_fixup(a, b, c); }),
 
-        VECTOR("v_cvt_f32_f16", (Half a) -> float { return a.value(); }),
-        VECTOR("v_cvt_f16_f32", (float a) -> Half { return Half::of(a); }),
-        VECTOR("v_cvt_f32_u32", (u32 a) -> float { return float(a); }),
-        VECTOR("v_cvt_f32_i32", (i32 a) -> float { return float(a); }),
-        VECTOR("v_cvt_u32_f32", (float a) -> u32 { return float_to_u32(a); }),
-        VECTOR("v_cvt_i32_f32", (float a) -> i32 { return float_to_i32(a); }),
-        VECTOR("v_pack_b32_f16", (Half a, Half b) -> u32 { return a.bits | u32(b.bits) << 16; }),
+        VECTOR(
+            "v_cvt_f32_f16", (Half a)->float { return a.value(); }),
+        VECTOR(
+            "v_cvt_f16_f32", (float a)->Half { return Half::of(a); }),
+        VECTOR(
+            "v_cvt_f32_u32", (u32 a)->float { return float(a); }),
+        VECTOR(
+            "v_cvt_f32_i32", (i32 a)->float { return float(a); }),
+        VECTOR(
+            "v_cvt_u32_f32", (float a)->u32 { return float_to_u32(a); }),
+        VECTOR(
+            "v_cvt_i32_f32", (float a)->i32 { return float_to_i32(a); }),
+        VECTOR(
+            "v_pack_b32_f16", (Half a, Half b)->u32 { return a.bits | u32(b.bits) << 16; }),
     };
     return table;
 }

@@ -71,11 +71,11 @@ struct Launch {
     Device *device = nullptr;
     u32 grid[3] = {}, block[3] = {};
     std::vector<u8> arguments;
-    u32 group_bytes = 0;  // of LDS
-    void *owner = nullptr;  // whoever waits for its end
-    u32 next_block = 0;    // first one that has not started
-    u32 unfinished = 0;    // blocks
-    u32 skips = 0;         // of its sweeps, in 256: some launches are slow
+    u32 group_bytes = 0;       // of LDS
+    void *owner = nullptr;     // whoever waits for its end
+    u32 next_block = 0;        // first one that has not started
+    u32 unfinished = 0;        // blocks
+    u32 skips = 0;             // of its sweeps, in 256: some launches are slow
     std::deque<Block> blocks;  // those that have started
     std::unique_ptr<LaunchMemory> memory;
 

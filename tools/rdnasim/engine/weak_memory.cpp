@@ -95,8 +95,7 @@ void DeviceMemoryModel::complete_load(Wave &w) {
     PendingAccess &access = w.memory->loads.front();
     look(w, access);
     for (u32 l = 0; l < kWave; l++)
-        if (access.places.lanes >> l & 1)
-            put_loaded(w, *access.step, l, &access.data[l * 16]);
+        if (access.places.lanes >> l & 1) put_loaded(w, *access.step, l, &access.data[l * 16]);
     w.memory->loads.pop_front();
 }
 
@@ -184,8 +183,7 @@ void DeviceMemoryModel::arrive(const Store &s) {
 
 void DeviceMemoryModel::deliver(const Store &s) {
     Allocation a;
-    if (peer_faults_exist() && Allocations::get().find(s.address, a) &&
-        a.memory != Memory::kHost) {
+    if (peer_faults_exist() && Allocations::get().find(s.address, a) && a.memory != Memory::kHost) {
         Store changed = s;
         if (pass_faulty_link(device_, a.device, changed)) write_to_memory(changed);
         return;
@@ -278,6 +276,11 @@ void DeviceMemoryModel::write_back(Wave &w, u8 level) {
 
 // ---- Between instructions -----------------------------------------------------------------------
 
+// At least 1; long queues go faster, so that all that is sent arrives in some turns.
+u32 DeviceMemoryModel::some_of(const StoreQueue &queue, u32 few) {
+    return 1 + random_.below(std::max(few, u32(queue.size() / 4)));
+}
+
 void DeviceMemoryModel::turn(Wave &w) {
     WaveMemory &m = *w.memory;
     while (!m.loads.empty() && random_.one_in(2)) complete_load(w);
@@ -285,7 +288,7 @@ void DeviceMemoryModel::turn(Wave &w) {
     if (!m.scalars.empty() && random_.one_in(2)) wait_for_scalars(w, 0);
     if (!m.stores.empty() && random_.one_in(3)) {
         Block &block = *w.block;
-        m.stores.drain_some(random_, 1 + random_.below(24),
+        m.stores.drain_some(random_, some_of(m.stores, 24),
                             [&](const Store &s) { leave(block, s); });
     }
 }
@@ -306,15 +309,13 @@ void DeviceMemoryModel::start(Launch &launch) {
 void DeviceMemoryModel::turn(Launch &launch) {
     StoreQueue &left = launch.memory->left;
     if (!left.empty() && random_.one_in(4)) {
-        left.drain_some(random_, 1 + random_.below(64),
-                        [&](const Store &one) { leave_block(one); });
+        left.drain_some(random_, some_of(left, 64), [&](const Store &one) { leave_block(one); });
     }
     if (random_.one_in(4)) return;  // the link is slow
     for (; !segments_.empty() && segments_.front().empty(); gone_++) segments_.pop_front();
     StoreQueue &next = segments_.empty() ? link_ : segments_.front();
     if (!next.empty())
-        next.drain_some(random_, 1 + random_.below(256),
-                        [&](const Store &s) { deliver(s); });
+        next.drain_some(random_, some_of(next, 256), [&](const Store &s) { deliver(s); });
 }
 
 bool DeviceMemoryModel::finish(Launch &launch) {

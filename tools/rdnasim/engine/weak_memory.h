@@ -52,9 +52,9 @@ private:
 
 struct PendingAccess {
     const Step *step;
-    Places places;            // of a load that has not looked yet
-    bool looked;              // `data` has what it found
-    std::vector<u8> data;     // of the lanes one after the other, 16 bytes each
+    Places places;         // of a load that has not looked yet
+    bool looked;           // `data` has what it found
+    std::vector<u8> data;  // of the lanes one after the other, 16 bytes each
 };
 
 // What the scalar unit or LDS owe the wave.
@@ -67,9 +67,9 @@ class WaveMemory {
 public:
     StoreQueue stores;
     u32 store_instructions = 0;
-    std::deque<PendingAccess> loads;     // in order
-    std::deque<PendingScalar> scalars;   // in any order
-    std::deque<PendingAccess> shared;    // LDS, in order; stores too
+    std::deque<PendingAccess> loads;    // in order
+    std::deque<PendingScalar> scalars;  // in any order
+    std::deque<PendingAccess> shared;   // LDS, in order; stores too
 };
 
 class BlockMemory {
@@ -81,9 +81,9 @@ public:
 class LaunchMemory {
 public:
     Cache l1;
-    StoreQueue left;        // by waves that have ended
-    bool ended = false;     // all its waves have
-    u64 last_segment = 0;   // of the link, with stores of this launch
+    StoreQueue left;       // by waves that have ended
+    bool ended = false;    // all its waves have
+    u64 last_segment = 0;  // of the link, with stores of this launch
 };
 
 // Of a device, as this process sees it.
@@ -100,8 +100,8 @@ public:
     void wait_for_stores(Wave &w, u32 most);
     void wait_for_scalars(Wave &w, u32 most);
     void wait_for_shared(Wave &w, u32 most);
-    void invalidate(Wave &w, u8 level);    // all caches below this level
-    void write_back(Wave &w, u8 level);    // gfx12
+    void invalidate(Wave &w, u8 level);  // all caches below this level
+    void write_back(Wave &w, u8 level);  // gfx12
 
     // Between instructions.
     void turn(Wave &w);
@@ -120,22 +120,23 @@ private:
     void look(Wave &w, PendingAccess &access);
     void complete_load(Wave &w);
     void complete_shared(Wave &w);
-    void leave(Block &block, const Store &s);   // the wave's queue
+    void leave(Block &block, const Store &s);  // the wave's queue
     void leave_block(const Store &s);
-    void arrive(const Store &s);                // at the L2 or the link
-    void deliver(const Store &s);               // at the end of the link
+    void arrive(const Store &s);   // at the L2 or the link
+    void deliver(const Store &s);  // at the end of the link
     void deliver_all();
     void mark_link();
+    u32 some_of(const StoreQueue &queue, u32 few);
 
     const u32 device_;
     Random random_;
     u64 generation_ = 0;
     std::vector<Allocation> allocations_;
     const Allocation *recent_ = nullptr;
-    StoreQueue unwritten_;           // gfx12: of device scope, to other devices
+    StoreQueue unwritten_;             // gfx12: of device scope, to other devices
     std::deque<StoreQueue> segments_;  // of the link, between marks; before link_
     StoreQueue link_;
-    u64 closed_ = 0, gone_ = 0;      // segments, so far
+    u64 closed_ = 0, gone_ = 0;  // segments, so far
     std::unordered_map<u64, Cache::Line> l2_;
 };
 
