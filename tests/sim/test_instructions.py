@@ -23,7 +23,7 @@ from program import Operation
 from rdna_code import CodeObject, Instruction
 
 from . import reference_values as reference
-from .conftest import LIBRARY, MODELS, Tables
+from .conftest import LIBRARY, MODELS, ROOT, Tables
 from .one_wave import EXEC, LANES, VCC, Snippet, Wave, instruction_names, run
 
 Array = np.ndarray[Any, Any]
@@ -400,6 +400,12 @@ def check_access(
 def test_all_that_the_library_uses_is_known(target: str) -> None:
     used = {h.name for i in instructions(target) for h in halves(i)} - translate.HINTS
     assert used <= instruction_names()
+
+
+def test_all_that_the_library_uses_is_documented() -> None:
+    text = (ROOT / "docs" / "rdnasim.md").read_text()
+    used = {h.name for t in MODELS for i in instructions(t) for h in halves(i)} - translate.HINTS
+    assert sorted(name for name in used if f"`{name}`" not in text) == []
 
 
 def test_vcc_is_where_the_encoding_has_it() -> None:
