@@ -159,7 +159,7 @@ $(VENV)/installed-test: $(VENV)/installed
 demo: $(VENV)/installed host ## all-reduce real data on 4 ranks and check every element
 	$(Q)$(IN_VENV)/pyrdnaar demo --ranks 4
 
-SOURCES := $(shell find libhiprdnaar tests -name '*.h' -o -name '*.cpp' -o -name '*.hip' -o -name '*.cu')
+SOURCES := $(shell find libhiprdnaar tests tools -name '*.h' -o -name '*.cpp' -o -name '*.hip' -o -name '*.cu')
 
 lint: $(VENV)/installed-test ## formatters, linters and the type checker
 	$(Q)$(IN_VENV)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
