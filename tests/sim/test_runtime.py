@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import struct
 import subprocess
@@ -170,3 +171,47 @@ def test_structs_of_the_file_are_those_of_the_engine() -> None:
     header, kernel, name, operation = 8 + 16 + 16, 64 + 40, program.NAME_BYTES, 64
     assert len(packed) == header + kernel + name + operation
     assert struct.unpack_from("<I", packed, 24) == (1,)
+
+
+# ---- Beside the library --------------------------------------------------------------------------
+
+HIP_PYTHON = """
+import numpy as np
+from hip import hip
+
+import pyrdnaar
+
+def check(answer):
+    assert int(answer[0]) == 0, answer
+    return answer[1] if len(answer) > 1 else None
+
+def work(exchange):
+    config = pyrdnaar.Config(blocks=8)
+    with pyrdnaar.Communicator(
+        exchange.rank, 2, exchange, "hip", device=exchange.rank, config=config
+    ) as comm:
+        check(hip.hipSetDevice(exchange.rank))
+        stream = check(hip.hipStreamCreateWithFlags(1))
+        x = np.full(1000, exchange.rank + 1, np.float32)
+        buffer = check(hip.hipMalloc(x.nbytes))
+        check(hip.hipMemcpy(buffer, x, x.nbytes, hip.hipMemcpyKind.hipMemcpyHostToDevice))
+        comm.all_reduce_ptr(buffer, buffer, x.size, "fp32", stream=stream)
+        check(hip.hipStreamSynchronize(stream))
+        check(hip.hipMemcpy(x, buffer, x.nbytes, hip.hipMemcpyKind.hipMemcpyDeviceToHost))
+        assert (x == 3).all()
+        exchange.all_gather(b"done")
+    check(hip.hipStreamDestroy(stream))
+    check(hip.hipFree(buffer))
+
+pyrdnaar.run_threads(work, 2)
+print(*{line.split()[-1] for line in open("/proc/self/maps") if "libamdhip64" in line})
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("hip") is None,
+    reason="hip-python is not installed: pip install hip-python",
+)
+def test_hip_python_uses_the_same_runtime() -> None:
+    result = run(["-c", HIP_PYTHON], simulated("V620", 2))
+    assert result.stdout.split() == [str(SIMULATOR)], result.stderr
