@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 import struct
 import subprocess
 from pathlib import Path
 
+import offload_bundle
 import program
 import pytest
 import translate
 from operands import Unknown
-from rdna_code import Instruction
+from rdna_code import CodeObject, Instruction
 
 from .conftest import LIBRARY, ROOT, SIMULATOR, run, simulated
 
@@ -155,6 +157,26 @@ def test_damaged_programs_are_refused(size: int, tmp_path: Path) -> None:
 def test_unknown_operands_are_refused(name: str, operands: str) -> None:
     with pytest.raises(Unknown):
         translate.expand(Instruction(0, name, operands))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [("wave32", "64 lanes"), ("keeps_subnormals", "flushes"), ("scratch", "scratch")],
+)
+def test_modes_that_are_refused(change: str, text: str) -> None:
+    code = CodeObject(next(iter(offload_bundle.code_objects(LIBRARY).values())))
+    kernel = code.kernels()[0]
+    descriptor, metadata = bytearray(kernel.descriptor), dict(kernel.metadata)
+    translate.translate_kernel(kernel)
+    if change == "wave32":
+        descriptor[57] &= ~4 & 0xFF
+    elif change == "keeps_subnormals":
+        descriptor[50] &= 0xF0
+    else:
+        metadata[".private_segment_fixed_size"] = 16
+    changed = dataclasses.replace(kernel, descriptor=bytes(descriptor), metadata=metadata)
+    with pytest.raises(Unknown, match=text):
+        translate.translate_kernel(changed)
 
 
 def test_both_halves_of_a_dual_instruction_read_first() -> None:

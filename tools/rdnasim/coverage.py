@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which instructions a library's code objects have, and which of them the simulator executes.
 
-    python3 coverage.py LIBRARY SIMULATOR
+python3 coverage.py LIBRARY SIMULATOR
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def main() -> int:
         names = names_in(CodeObject(content))
         rows: dict[str, list[str]] = {}
         for name in sorted(names):
-            rows.setdefault(kind_of(name), []).append(name if name in known else f"{name} (MISSING)")
+            rows.setdefault(kind_of(name), []).append(
+                name if name in known else f"{name} (MISSING)"
+            )
             missing += name not in known
         print(f"{target}: {len(names)} names in {sum(names.values())} operations")
         for kind, members in rows.items():

@@ -45,12 +45,16 @@ HIDDEN_VGPR = 256  # registers that no instruction can name
 def translate(content: bytes) -> bytes:
     code = CodeObject(content)
     target = code.metadata()["amdhsa.target"].split("--")[1].split(":")[0]
-    return program.pack(target, [_kernel(kernel) for kernel in code.kernels()])
+    return program.pack(target, [translate_kernel(kernel) for kernel in code.kernels()])
 
 
-def _kernel(kernel: rdna_code.Kernel) -> Kernel:
+def translate_kernel(kernel: rdna_code.Kernel) -> Kernel:
     if not kernel.wave32:
         raise Unknown(f"{kernel.name} has waves of 64 lanes")
+    if not kernel.keeps_subnormals:
+        raise Unknown(f"{kernel.name} flushes subnormals")
+    if kernel.metadata[".private_segment_fixed_size"] != 0:
+        raise Unknown(f"{kernel.name} has scratch memory")
     operations: list[Operation] = []
     starts: dict[int, int] = {}  # address to the number of its first operation
     for instruction in kernel.instructions:
