@@ -140,10 +140,8 @@ bool Scheduler::sweep() {
                  first = seeded_ && count > 0 ? random_.below(u32(count)) : 0;
     for (size_t i = 0; i < count; i++) {
         Wave &w = *waves_[first + i < count ? first + i : first + i - count];
-        if (seeded_ && (random_.below(256) < w.skips || random_.below(256) < w.launch->skips)) {
-            progressed = true;
+        if (seeded_ && (random_.below(256) < w.skips || random_.below(256) < w.launch->skips))
             continue;
-        }
         progressed |= turn(w);
     }
     for (size_t i = 0; i < waves_.size();) {

@@ -17,9 +17,10 @@ namespace rdnasim {
 
 namespace {
 
-// Rounds of nothing but polling: after some the core is offered, after more given away for a while.
+// Nothing but polling: after some rounds the core is offered, after some time given away for a while.
 // Long enough for a kernel to notice what the host has just done, as it would on a GPU.
-constexpr u32 kRoundsUntilYield = 4, kRoundsUntilNap = 256;
+constexpr u32 kRoundsUntilYield = 4;
+constexpr u64 kNanosecondsUntilNap = 200000;
 constexpr auto kNap = std::chrono::microseconds(30);
 
 void copy(const Command &c) { memcpy(c.to, c.from, c.nbytes); }
@@ -235,33 +236,41 @@ bool Queue::advance_all() {
     return any;
 }
 
+// A turn for every wave, without the lock.
+void Queue::sweep(std::unique_lock<std::mutex> &lock) {
+    lock.unlock();
+    const u64 start = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+    const bool progressed = scheduler_->sweep();
+    const u64 took = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - start;
+    idle_rounds_ = progressed ? 0 : idle_rounds_ + 1;
+    if (idle_rounds_ == 1) idle_since_ = nanoseconds();
+    if (idle_rounds_ > kRoundsUntilYield) sched_yield();
+    lock.lock();
+    busy_ += took;
+    operations_ = scheduler_->operations();
+}
+
 void Queue::work() {
     const FaultGuard guard;
     std::unique_lock<std::mutex> lock(mutex_);
-    for (u32 idle = 0;;) {
+    for (;;) {
         if (advance_all()) {
             less_.notify_all();
-            idle = 0;
+            idle_rounds_ = 0;
         }
         if (!scheduler_->has_work()) {
             more_.wait(lock);
             continue;
         }
-        lock.unlock();
-        const u64 start = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-        idle = scheduler_->sweep() ? 0 : idle + 1;
-        const u64 took = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - start;
-        if (idle > kRoundsUntilYield) sched_yield();
-        lock.lock();
-        busy_ += took;
-        operations_ = scheduler_->operations();
+        sweep(lock);
         const auto finished = scheduler_->take_finished();
         for (const auto &launch : finished) finish(*static_cast<Stream *>(launch->owner));
         if (!finished.empty()) {
             less_.notify_all();
-            idle = 0;
+            idle_rounds_ = 0;
         }
-        if (idle > kRoundsUntilNap) more_.wait_for(lock, kNap);
+        if (idle_rounds_ > kRoundsUntilYield && nanoseconds() - idle_since_ > kNanosecondsUntilNap)
+            more_.wait_for(lock, kNap);
     }
 }
 

@@ -93,6 +93,7 @@ private:
     void push(Stream *stream, CommandPointer command);
     void start_thread();
     void work();
+    void sweep(std::unique_lock<std::mutex> &lock);
     bool advance_all();
     bool advance(Stream &stream);
     void finish(Stream &stream);
@@ -104,6 +105,8 @@ private:
     std::vector<Stream *> null_streams_;
     std::unique_ptr<Scheduler> scheduler_;
     bool started_ = false;
+    u32 idle_rounds_ = 0;  // in a row, of the thread
+    u64 idle_since_ = 0;
     u64 operations_ = 0, busy_ = 0;
 };
 
