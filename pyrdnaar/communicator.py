@@ -403,6 +403,7 @@ class Communicator:
             report, reason = error.report, str(error)
         except RdnaarError as error:
             report, reason = SelfTestReport.of(_abi.SelfTestReport(source=-1)), str(error)
+            self._mark()
         verdicts = self._exchange.all_gather(reason.encode())
         for rank, verdict in enumerate(verdicts):
             if verdict:
@@ -471,10 +472,16 @@ class Communicator:
 
     def _error(self, status: int) -> RdnaarError:
         error = failure.error_of(self.library, self._open(), status)
-        if self.config.wedge_file and (record := self.abort_record()):
-            # Also where the error is the cause of the abort: a call that the runtime refused.
-            wedge.write(wedge.path_of(self.config), record)
+        self._mark()
         return error
+
+    def _mark(self) -> None:
+        """Leave the wedge marker, if there is an abort to write down.
+
+        Also where the error is the cause of the abort: a call that the runtime refused.
+        """
+        if self.config.wedge_file and (record := self.abort_record()):
+            wedge.write(wedge.path_of(self.config), record)
 
     # ---- End of life ---------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@
  *    order in which they are made. Different communicators are independent. Structs and buffers
  *    that are passed in belong to the caller and are only used during the call, except `in` and
  *    `out` of stream-ordered calls, which must stay valid until the stream has passed them.
+ *  - A child of fork() must not use or destroy what its parent made.
  */
 #ifndef RDNAAR_H
 #define RDNAAR_H
@@ -559,7 +560,8 @@ RDNAAR_API rdnaar_status rdnaar_event_destroy(void *event); /* NULL is fine */
  * often as the graph is launched, in the order of the stream that it is launched on. Calls of
  * rdnaar_all_reduce() and copies can be recorded, on one stream and from one thread; each launch reads
  * the buffers anew. Communicators and buffers must outlive the graph. An end after a failed call
- * may fail: the stream is usable again all the same.
+ * may fail: the stream is usable again all the same. If a launch is refused, this rank has not made
+ * calls that its peers make: abort the graph's communicators (rdnaar_abort()).
  */
 RDNAAR_API rdnaar_status rdnaar_graph_begin(void *stream);
 RDNAAR_API rdnaar_status rdnaar_graph_end(void *stream, void **graph);

@@ -36,9 +36,7 @@ def _calls(exchange: pyrdnaar.Exchange) -> list[int]:
                 rank.input.ptr, rank.output.ptr, COUNT, "fp32", "sum", "oneshot", rank.stream
             )
             seen = rank.output.read(np.zeros(COUNT, np.float32), stream=rank.stream)
-            if reference.wrong_elements(
-                seen, reference.expected(inputs, "sum")
-            ):
+            if reference.wrong_elements(seen, reference.expected(inputs, "sum")):
                 wrong.append(turn)
             exchange.all_gather(b"")
     return wrong

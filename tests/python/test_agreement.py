@@ -112,7 +112,7 @@ def test_a_lost_exchange_is_no_broken_link(monkeypatch: pytest.MonkeyPatch) -> N
             return super().all_gather(data)
 
     def work(exchange: Lost) -> None:
-        with pytest.raises(Disabled, match="^rank 1: rank 1 is gone$"):
+        with pytest.raises(Disabled, match=r"^rank 1: rank 1 is gone$"):
             Communicator(exchange.rank, 2, exchange, "host", config=Config(prove="never"))
         assert exchange.gathered == 5
 

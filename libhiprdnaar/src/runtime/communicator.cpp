@@ -107,7 +107,10 @@ Communicator::Kept Communicator::close(uint32_t wait_ms, std::string &why) {
         return Kept::kAll;  // with the watch: a peer's death ends them
     }
     if (watch_ != nullptr) watch_->stop();
-    for (std::shared_ptr<Peer> &peer : peers_) peer.reset();
+    {
+        const std::lock_guard<std::mutex> lock(peers_mutex_);
+        for (std::shared_ptr<Peer> &peer : peers_) peer.reset();
+    }
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
     for (;;) {
         why = who_keeps_slab_open();
@@ -169,6 +172,7 @@ void Communicator::register_buffers(const void *blobs, uint32_t world) {
     }
     watch_ =
         std::make_unique<PeerWatch>(std::move(processes), [this](uint32_t r) { peer_died(r); });
+    const std::lock_guard<std::mutex> lock(peers_mutex_);
     for (uint32_t r = 0; r < world; r++) {
         if (r == c.rank) continue;
         peers_[r] = opened[r];
@@ -295,6 +299,7 @@ void Communicator::abort(uint32_t reason, uint32_t because_of, const std::string
     note_error(text);
     if (slab_ != nullptr) slab_->post_abort_word(word);
     if (reason == kPeerDead) return;  // the others see for themselves
+    const std::lock_guard<std::mutex> lock(peers_mutex_);
     for (const std::shared_ptr<Peer> &peer : peers_)
         if (peer != nullptr)
             peer->slab->post_abort_word(make_abort_word(kPeerAborted, settings_.config.rank));
@@ -315,24 +320,25 @@ void Communicator::abort_quietly(uint32_t reason, uint32_t because_of, const std
     }
 }
 
+// Both the host and a call may have found a reason, at the same time. Whoever asks first settles which
+// of the two it is; details come from the call, if they are of that reason.
 rdnaar_abort_record_t Communicator::abort_record() const {
     rdnaar_abort_record_t record{};
     if (!aborted()) return record;
+    const AbortLine &line = *state_->host_abort_line;
+    const bool line_valid = __atomic_load_n(&line.valid, __ATOMIC_ACQUIRE) != 0;
+    uint64_t word = __atomic_load_n(&host_abort_, __ATOMIC_ACQUIRE);
+    if (word == 0) word = make_abort_word(line.reason, uint32_t(line.peer) & 0xFF);
+    uint64_t settled = 0;
+    if (!__atomic_compare_exchange_n(&settled_abort_, &settled, word, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        word = settled;
     record.valid = 1;
     record.rank = settings_.config.rank;
-    const uint64_t word = __atomic_load_n(&host_abort_, __ATOMIC_ACQUIRE);
-    const bool line_valid = __atomic_load_n(&state_->host_abort_line->valid, __ATOMIC_ACQUIRE) != 0;
-    if (word != 0) {
-        record.reason = abort_word_reason(word);
-        const int32_t rank = abort_word_rank(word);
-        record.peer = rank == int32_t(kNobody) ? -1 : rank;
-    }
-    if (word != 0 && !(line_valid && state_->host_abort_line->reason == record.reason))
-        return record;
-    const AbortLine &line = *state_->host_abort_line;
-    record.reason = line.reason;
+    record.reason = abort_word_reason(word);
+    record.peer = abort_word_rank(word) == int32_t(kNobody) ? -1 : abort_word_rank(word);
+    if (!line_valid || line.reason != record.reason) return record;
     record.phase = line.phase;
-    record.peer = line.peer == int32_t(kNobody) ? -1 : line.peer;
     record.block = line.block;
     record.algo = line.algo;
     record.epoch = line.call;

@@ -84,11 +84,13 @@ private:
     std::shared_ptr<Board> board_;
     std::shared_ptr<backend::PrivateState> state_;
     std::unique_ptr<backend::Sequencer> sequencer_;
+    std::mutex peers_mutex_;  // a thread may abort while another registers
     std::shared_ptr<Peer> peers_[kMaxWorld];
     bool registered_ = false;
-    uint64_t host_abort_ = 0;           // an abort word (atomic); 0: none
-    Call call_{};                       // what all calls have in common
-    std::unique_ptr<PeerWatch> watch_;  // uses what is above
+    uint64_t host_abort_ = 0;             // an abort word (atomic); 0: none
+    mutable uint64_t settled_abort_ = 0;  // the one that abort_record() has told first; likewise
+    Call call_{};                         // what all calls have in common
+    std::unique_ptr<PeerWatch> watch_;    // uses what is above
 #if RDNAAR_FAULTS
     Injection faults_{settings_.config.rank, settings_.config.world};
 #endif
