@@ -225,6 +225,7 @@ def _after_a_timeout(group: Any, work: Any, make: Any) -> None:
             communicator.all_reduce(torch.ones(3))
         work(communicator)
     group.barrier().wait(BOUND)
+    getattr(communicator, "rdna_ar_comm", communicator).close()
 
 
 def test_a_step_after_an_abort_fails_and_leaves_the_marker(
