@@ -166,7 +166,8 @@ def _graphed_callable() -> None:
             y.square().sum().backward()
             wanted.square().sum().backward()
             assert torch.equal(a.grad, b.grad)
-            assert torch.equal(layer.weight.grad, eager.weight.grad)
+            # A product of matrices, for which a captured graph may choose other kernels.
+            torch.testing.assert_close(layer.weight.grad, eager.weight.grad)
         torch.cuda.synchronize()
         del graphed
 

@@ -29,7 +29,8 @@ def prepare() -> None:
     """Start the fork server."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a server with threads must not fork
     # The server does not take over sys.path, and of the main module only what that imports.
-    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent)
+    tools = Path(__file__).resolve().parent.parent
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(tools), str(tools.parent)])
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pyrdnaar.cli", "soaking.kills", "soaking.startup"])
     process = context.Process(target=_nothing)
