@@ -161,6 +161,7 @@ def _graphed_callable() -> None:
             torch.manual_seed(seed)
             x = torch.randn(2, 4, 8)[rank].cuda()
             a, b = (x.clone().requires_grad_() for _ in range(2))
+            layer.zero_grad(), eager.zero_grad()  # the graph writes its gradients anew
             y, wanted = graphed(a), eager(b)
             assert torch.equal(y, wanted)
             y.square().sum().backward()
