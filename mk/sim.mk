@@ -43,7 +43,7 @@ SIM_DEVICES ?= V620,V620
 test-sim: sim $(VENV)/installed-test ## the library on simulated GPUs, and the simulator itself
 	$(Q)$(MAKE) hip ARCHS="$(sort $(SIM_ARCHS) $(shell cat $(HIP_BUILD)/targets 2>/dev/null))"
 	$(Q)cd tools/rdnasim && MYPYPATH=.. ../../$(IN_VENV)/mypy --config-file= --strict *.py
-	$(Q)RDNASIM_TEST=$(or $(RDNASIM_TEST),short) $(IN_VENV)/pytest -q -p no:cacheprovider tests/sim
+	$(Q)RDNASIM_TEST=$(or $(RDNASIM_TEST),short) tests/sim/run.sh $(IN_VENV)/pytest
 
 sim-shell: sim ## a shell in which the HIP runtime is the simulator (SIM_DEVICES="V620,R9700")
 	@echo "HIP programs run on $(SIM_DEVICES), simulated; see docs/rdnasim.md"
