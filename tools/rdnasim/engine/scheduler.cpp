@@ -113,6 +113,7 @@ void Scheduler::start_wave(Launch &launch, Block &block, u32 number) {
     w.number = number;
     w.next = kernel.steps.data();
     w.state = State::kRuns;
+    w.polls = false;
     w.block = &block;
     w.launch = &launch;
     w.skips = seeded_ ? kSkips[random_.below(4)] : 0;
@@ -130,7 +131,7 @@ void Scheduler::start_wave(Launch &launch, Block &block, u32 number) {
     }
 }
 
-bool Scheduler::sweep() {
+bool Scheduler::sweep(bool all) {
     bool progressed = false;
     for (auto &launch : launches_) {
         if (launch->device->memory != nullptr) launch->device->memory->turn(*launch);
@@ -140,9 +141,10 @@ bool Scheduler::sweep() {
                  first = seeded_ && count > 0 ? random_.below(u32(count)) : 0;
     for (size_t i = 0; i < count; i++) {
         Wave &w = *waves_[first + i < count ? first + i : first + i - count];
-        if (seeded_ && (random_.below(256) < w.skips || random_.below(256) < w.launch->skips))
-            continue;
-        progressed |= turn(w);
+        if (all || !seeded_ ||
+            !(random_.below(256) < w.skips || random_.below(256) < w.launch->skips))
+            w.polls = !turn(w);
+        progressed |= !w.polls;
     }
     for (size_t i = 0; i < waves_.size();) {
         if (waves_[i]->state != State::kEnded) {

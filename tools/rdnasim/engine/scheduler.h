@@ -20,8 +20,9 @@ public:
 
     void start(std::unique_ptr<Launch> launch);
     bool has_work() const { return !launches_.empty(); }
-    // A turn for each wave. True if anything but polling was done.
-    bool sweep();
+    // A turn for each wave, but for those that are slow; `all`: for these too. False if all that the
+    // waves have done in their last turns was to poll.
+    bool sweep(bool all);
     // Launches that have ended since the last call.
     std::vector<std::unique_ptr<Launch>> take_finished();
 

@@ -240,7 +240,7 @@ bool Queue::advance_all() {
 void Queue::sweep(std::unique_lock<std::mutex> &lock) {
     lock.unlock();
     const u64 start = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-    const bool progressed = scheduler_->sweep();
+    const bool progressed = scheduler_->sweep(idle_rounds_ > kRoundsUntilYield);
     const u64 took = nanoseconds(CLOCK_THREAD_CPUTIME_ID) - start;
     idle_rounds_ = progressed ? 0 : idle_rounds_ + 1;
     if (idle_rounds_ == 1) idle_since_ = nanoseconds();

@@ -57,6 +57,7 @@ struct Wave {
     const Step *next;
     State state;
     bool progressed;   // in this turn: did something that others can see
+    bool polls;        // did nothing else in its last turn
     u64 barrier_seen;  // generation in which it arrived
     Block *block;
     Launch *launch;
