@@ -3,6 +3,7 @@
 // (memory.h), clocks. A strategy decides what happens next; the checks are in judge.cpp.
 //
 //   schedule.cpp   calls, blocks, threads, and the choice of the next step
+//   trouble.cpp    clocks that jump, hosts that abort, ranks that stop
 //   access.cpp     what a lane does to the machine
 //   exhaustive.cpp what is different in the exhaustive search
 //   judge.cpp      what must hold, after each step, at the end of each call and of the schedule
@@ -193,8 +194,6 @@ private:
     Thread *hidden_thread();
     void arrive(uint32_t index);
     void wake(uint32_t rank);
-    void strike();
-    bool stuck();
     bool all_done() const;
     void meet_block(Thread &t, State state, bool vote);
     void meet_wave(Thread &t, State state, bool vote);
@@ -202,9 +201,13 @@ private:
     Thread &thread(uint32_t rank, uint32_t local) { return threads_[rank * kFibersOfRank + local]; }
     Rank &rank_of(const Thread &t) { return ranks_[t.rank]; }
     uint32_t call_of(const Thread &t) { return ranks_[t.rank].call; }
+    uint32_t stale_version(Thread &t, const Cell &cell);
+
+    // ---- trouble.cpp ----
+    void strike();
     void user_abort(uint32_t rank);
     void store_of_host(uint32_t rank, uint32_t to, uint32_t reason, uint32_t because_of);
-    uint32_t stale_version(Thread &t, const Cell &cell);
+    bool stuck();
 
     // ---- exhaustive.cpp ----
     void arrivals_before_load(const Place &place);
