@@ -37,12 +37,18 @@ $(SIM_BUILD)/%.o: $(SIM_SRC)/%.cpp mk/sim.mk
 SIM_ARCHS := gfx1030 gfx1100 gfx1201
 SIM_DEVICES ?= V620,V620
 
-.PHONY: test-sim sim-shell
+.PHONY: test-sim test-sim-core sim-libraries sim-shell
 
 # The library for all targets is made anew only if this checkout has one for fewer.
-test-sim: sim $(VENV)/installed-test ## the library on simulated GPUs, and the simulator itself
+sim-libraries: sim $(VENV)/installed-test
 	$(Q)$(MAKE) hip ARCHS="$(sort $(SIM_ARCHS) $(shell cat $(HIP_BUILD)/targets 2>/dev/null))"
 	$(Q)cd tools/rdnasim && MYPYPATH=.. ../../$(IN_VENV)/mypy --config-file= --strict *.py
+
+test-sim-core: sim-libraries ## the simulator: instructions, memory models, mutants of the kernels
+	$(Q)RDNASIM_TEST=short $(IN_VENV)/pytest -q -p no:cacheprovider tests/sim \
+	    --ignore=tests/sim/test_collective.py
+
+test-sim: sim-libraries ## likewise, and the tests of the collective on simulated GPUs
 	$(Q)RDNASIM_TEST=$(or $(RDNASIM_TEST),short) tests/sim/run.sh $(IN_VENV)/pytest
 
 sim-shell: sim ## a shell in which the HIP runtime is the simulator (SIM_DEVICES="V620,R9700")
