@@ -226,7 +226,7 @@ def _footprint() -> dict[str, int]:
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
-        "maps of ours": Path("/proc/self/maps").read_text().count("memfd:rdnaar"),
+        "maps of ours": Path("/proc/self/maps").read_text(errors="replace").count("memfd:rdnaar"),
     }
 
 

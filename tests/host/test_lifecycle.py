@@ -59,7 +59,7 @@ class Raw:
 
 
 def slab_mappings() -> list[str]:
-    maps = Path("/proc/self/maps").read_text().splitlines()
+    maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     return [line for line in maps if "memfd:rdnaar-slab" in line]
 
 

@@ -506,7 +506,7 @@ def _resources() -> dict[str, int]:
     gc.collect()
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "mappings": Path("/proc/self/maps").read_text().count("\n"),
+        "mappings": Path("/proc/self/maps").read_text(errors="replace").count("\n"),
         "threads": threading.active_count(),
         "tasks": len(os.listdir("/proc/self/task")),
     }

@@ -8,8 +8,8 @@ import gc
 import os
 from pathlib import Path
 
-# What allocators keep for the next time, although they were asked to give it back: one of the largest
-# arrays (32 MiB), and some.
+# What allocators keep for the next time, although they were asked to give it back: one of the
+# largest arrays (32 MiB), and some.
 MIB_SLACK = 48
 
 
@@ -17,7 +17,7 @@ def footprint() -> dict[str, int]:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text()
-    maps = Path("/proc/self/maps").read_text()
+    maps = Path("/proc/self/maps").read_text(errors="replace")
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
