@@ -46,7 +46,7 @@ sim-libraries: sim $(VENV)/installed-test
 
 test-sim-core: sim-libraries ## the simulator: instructions, memory models, mutants of the kernels
 	$(Q)RDNASIM_TEST=short $(IN_VENV)/pytest -q -p no:cacheprovider tests/sim \
-	    --ignore=tests/sim/test_collective.py
+	    --ignore=tests/sim/test_collective.py --ignore=tests/sim/test_speed.py
 
 test-sim: sim-libraries ## likewise, and the tests of the collective on simulated GPUs
 	$(Q)RDNASIM_TEST=$(or $(RDNASIM_TEST),short) tests/sim/run.sh $(IN_VENV)/pytest
