@@ -51,6 +51,9 @@ step info 60 $python -m pyrdnaar info
 # Ranks as threads, dealt over the GPUs there are; on one GPU they share it.
 step tests 420 $tests tests/collective
 PYRDNAAR_TEST_TRANSPORT=host step transport-host 200 $tests tests/collective -k 'operations or numbers or order'
+if [ "$gpus" -gt 1 ] && $python -c 'import torch' 2> /dev/null; then
+    step torch 300 $python -m pytest -q -p no:cacheprovider tests/torch/test_gpus.py
+fi
 step demo 120 $python -m pyrdnaar demo $ranks --backend "$backend"
 step selftest 120 $python -m pyrdnaar selftest $ranks --backend "$backend"
 step probe 120 $python -m pyrdnaar probe $ranks $together --backend "$backend"
