@@ -188,8 +188,7 @@ class Communicator:
         The memory must stay valid until `stream` has passed the call; with stream 0 on the host
         library, until it returns.
         """
-        if count < 0:
-            raise InvalidArgument(f"count = {count} is negative")
+        _require_count(count)
         self._reduce(in_ptr, out_ptr, count, element_type(dtype).code, op, algo, stream)
 
     def _reduce(
@@ -203,17 +202,24 @@ class Communicator:
         stream: Any,
     ) -> None:
         op_code, algo_code = code(OPS, "op", op), code(ALGOS, "algo", algo)
-        handle = int(stream)
-        status = self.library.c.rdnaar_all_reduce(
-            self._open(),
-            _address(in_ptr),
-            _address(out_ptr),
-            count,
-            dtype,
-            op_code,
-            algo_code,
-            handle,
+        self._submit(
+            self.library.c.rdnaar_all_reduce,
+            in_ptr,
+            out_ptr,
+            (count, dtype, op_code, algo_code),
+            stream,
         )
+
+    def _submit(
+        self,
+        function: Callable[..., int],
+        in_ptr: Any,
+        out_ptr: Any,
+        what: tuple[int, ...],
+        stream: Any,
+    ) -> None:
+        """Call a collective of rdnaar.h; `what` is all between its buffers and its stream."""
+        status = function(self._open(), _address(in_ptr), _address(out_ptr), *what, int(stream))
         if status:
             raise self._error(status)
 
@@ -311,36 +317,27 @@ class Communicator:
         stream: Any = 0,
     ) -> None:
         """On raw memory, as all_reduce_ptr(): world_size * count elements in, `count` out."""
-        if count < 0:
-            raise InvalidArgument(f"count = {count} is negative")
-        status = self.library.c.rdnaar_reduce_scatter(
-            self._open(),
-            _address(in_ptr),
-            _address(out_ptr),
-            count,
-            element_type(dtype).code,
-            code(OPS, "op", op),
-            int(stream),
+        _require_count(count)
+        self._submit(
+            self.library.c.rdnaar_reduce_scatter,
+            in_ptr,
+            out_ptr,
+            (count, element_type(dtype).code, code(OPS, "op", op)),
+            stream,
         )
-        if status:
-            raise self._error(status)
 
     def all_gather_ptr(
         self, in_ptr: Any, out_ptr: Any, count: int, dtype: str, stream: Any = 0
     ) -> None:
         """On raw memory, as all_reduce_ptr(): `count` elements in, world_size * count out."""
-        if count < 0:
-            raise InvalidArgument(f"count = {count} is negative")
-        status = self.library.c.rdnaar_all_gather(
-            self._open(),
-            _address(in_ptr),
-            _address(out_ptr),
-            count,
-            element_type(dtype).code,
-            int(stream),
+        _require_count(count)
+        self._submit(
+            self.library.c.rdnaar_all_gather,
+            in_ptr,
+            out_ptr,
+            (count, element_type(dtype).code),
+            stream,
         )
-        if status:
-            raise self._error(status)
 
     def _require_host(self) -> None:
         if self._call is _not_on_a_device:
@@ -350,8 +347,7 @@ class Communicator:
 
     def plan(self, count: int, dtype: str, op: str = "sum", algo: str = "auto") -> Plan:
         """What a call would do, or why it would be refused. The same on every rank."""
-        if count < 0:
-            raise InvalidArgument(f"count = {count} is negative")
+        _require_count(count)
         plan = _abi.Plan(struct_size=sizeof(_abi.Plan))
         status = self.library.c.rdnaar_plan(
             self._open(),
@@ -562,6 +558,11 @@ def _in_and_out(x: Array, out: Array | None, shape: tuple[int, ...]) -> tuple[Ar
             f"{target.shape} and {target.dtype}"
         )
     return source, target
+
+
+def _require_count(count: int) -> None:
+    if count < 0:
+        raise InvalidArgument(f"count = {count} is negative")
 
 
 def _address(pointer: Any) -> int:
