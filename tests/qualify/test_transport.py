@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import threading
@@ -22,6 +23,14 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 FLOOD_BYTES = 256 << 20
 
 
+def _read_request(connection: socket.socket) -> None:
+    """Read the whole of a request: to close with some of it unread resets the connection."""
+    with connection.makefile("rb") as stream:
+        stream.readline()  # the request's first line
+        headers = http.client.parse_headers(stream)
+        stream.read(int(headers.get("Content-Length", 0)))
+
+
 @contextmanager
 def _answering(start: bytes, flood: bytes = b"") -> Iterator[str]:
     """A server that answers one request with `start`, and then `flood` over and over."""
@@ -30,7 +39,7 @@ def _answering(start: bytes, flood: bytes = b"") -> Iterator[str]:
         connection, _ = listener.accept()
         with connection, suppress(OSError):  # the client has seen enough
             connection.settimeout(20)
-            connection.recv(65536)
+            _read_request(connection)
             connection.sendall(start)
             for _ in range(FLOOD_BYTES // len(flood) if flood else 0):
                 connection.sendall(flood)
