@@ -47,7 +47,8 @@ class Communicator:
     fails, every rank gets the same Disabled error, which names that rank and its reason.
 
     `transport` says where the slabs lie, "p2p" (device memory) or "host", and `fallback` why they
-    are in host memory, if device memory was tried and did not work.
+    are in host memory, if device memory was tried and did not work. `config` has the settings in
+    effect, and `tuning` says from which tune file some of them are, or why none is.
 
     The reducing methods are collectives too: every rank makes the same calls in the same order.
     A `with` block that is left by an exception aborts the communicator, so that no peer waits.
@@ -68,6 +69,7 @@ class Communicator:
         "library",
         "rank",
         "transport",
+        "tuning",
         "world_size",
     )
 
@@ -92,6 +94,7 @@ class Communicator:
         self.device = started.device
         self.transport = started.transport
         self.fallback = started.fallback
+        self.tuning = started.tuning
         self._exchange = exchange
         self._pid = os.getpid()
         self._comm = started.comm

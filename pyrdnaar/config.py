@@ -25,8 +25,8 @@ Parser = Callable[[str], Any]
 class Config:
     """The settings of one communicator. `from_env()` reads them from RDNAAR_* variables.
 
-    A byte threshold of None, or blocks = 0, lets the library choose. Settings not marked local
-    must be the same on all ranks.
+    A byte threshold of None, or blocks = 0, takes what was tuned for this group, and else lets the
+    library choose. Settings not marked local must be the same on all ranks.
     """
 
     enable: bool = True
@@ -48,9 +48,9 @@ class Config:
     oneshot_max_bytes: int | None = None
     """Up to here "auto" means oneshot, and twoshot above."""
     blocks: int = 0
-    """Largest grid."""
+    """Largest grid. 0: as tuned, or the library's choice."""
     pace: int = 0
-    """Idle units between pushes."""
+    """Idle units between pushes. 0: as tuned, or none."""
     timeout_ms: int = 120_000
     """Bound of each wait."""
     warmup_timeout_ms: int = 300_000
@@ -63,7 +63,8 @@ class Config:
     share_device: bool = False
     """Allow several ranks on one GPU."""
     tune_file: str | None = None
-    """Local. Where measured thresholds are kept; None: the cache directory."""
+    """Local. Where measured settings are kept, see tuning.py; None: tune.json in the cache folder.
+    Rank 0's counts."""
     wedge_file: str | None = None
     """Local. Where an abort is remembered, and found by the next start. None: communicators write
     and read none, adapters use the cache directory."""

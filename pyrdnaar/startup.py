@@ -3,16 +3,17 @@
 
     1 agree     library found, ABI, source digest, backend and configuration are the same
     2 place     every rank has a device, of its own on GPUs
-    3 export    every rank has allocated its slab; the handles travel with the votes
-    4 register  every rank has opened its peers' slabs
-    5 prove     the quick self test has passed on every rank
+    3 tune      what was measured on this machine fills what the configuration leaves open
+    4 export    every rank has allocated its slab; the handles travel with the votes
+    5 register  every rank has opened its peers' slabs
+    6 prove     the quick self test has passed on every rank
 
 In each step a rank does its part, catches whatever goes wrong, and gathers everybody's outcome.
 So no rank is left waiting for one that has failed, and since all ranks judge the same list in the
 same way, they come to the same verdict. Provenance is settled before a device is touched.
 
-What is proven is a communicator of its own with short bounds; then steps 3 and 4 make the one that
-is kept. Where the transport is left open and peer memory was taken, a failure in steps 4 and 5
+What is proven is a communicator of its own with short bounds; then steps 4 and 5 make the one that
+is kept. Where the transport is left open and peer memory was taken, a failure in steps 5 and 6
 leads to a second attempt with slabs in host memory.
 """
 
@@ -24,10 +25,10 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_uint32, c_void_p, create_string_buffer, sizeof
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from . import _abi, proof, selftest, wedge
+from . import _abi, proof, selftest, tuning, wedge
 from ._abi import SelfTestLevel
 from ._library import Library, load
 from ._version import __version__
@@ -61,10 +62,12 @@ class Started(NamedTuple):
     """Where the slabs lie: "p2p", "host"; "auto" in a group of one."""
     fallback: str
     """Why not in device memory, if that was tried."""
+    tuning: str
+    """Where measured settings are from, or why there are none; "" if nobody has tuned."""
 
 
 class _Group(NamedTuple):
-    """What steps 1 and 2 have settled."""
+    """What steps 1 to 3 have settled."""
 
     exchange: Exchange
     library: Library
@@ -75,6 +78,7 @@ class _Group(NamedTuple):
     isolation: list[str]
     """What /sys says about who may bend or stop stores between them."""
     memory: str
+    tuning: str = ""
 
 
 def start(
@@ -88,7 +92,7 @@ def start(
 ) -> Started:
     """This rank's ready communicator, or the same Disabled on every rank."""
     library, settings = _agree(rank, world_size, exchange, backend, config, slab_memory)
-    group = _place(exchange, library, settings, device, slab_memory)
+    group = _tune(_place(exchange, library, settings, device, slab_memory))
     try:
         return _attempt(group, settings.transport)
     except _LinkFailed as failed:
@@ -113,7 +117,7 @@ class _LinkFailed(Exception):
         self.disabled = disabled
 
 
-# ---- 1 agree, 2 place --------------------------------------------------------------------------
+# ---- 1 agree, 2 place, 3 tune ------------------------------------------------------------------
 
 
 def _agree(
@@ -202,7 +206,25 @@ def _check_place(rank: int, world_size: int, exchange: Exchange) -> None:
         )
 
 
-# ---- 3 export, 4 register, 5 prove -------------------------------------------------------------
+def _tune(group: _Group) -> _Group:
+    """Rank 0's file speaks for all, so that they cannot differ."""
+    config = group.config
+    if group.exchange.world_size == 1 or not tuning.leaves_open(config):
+        return group
+
+    def read() -> Facts:
+        if group.exchange.rank != 0:
+            return {}
+        key = tuning.key_of(group.library.build_info(), group.devices, config.transport)
+        tuned, origin = tuning.read(tuning.path_of(config), key)
+        return {"settings": asdict(tuned), "origin": origin}
+
+    fact = _vote(group.exchange, read)[0]
+    tuned = tuning.Tuned(**fact["settings"])
+    return group._replace(config=tuning.apply(config, tuned), tuning=fact["origin"])
+
+
+# ---- 4 export, 5 register, 6 prove -------------------------------------------------------------
 
 
 def _attempt(group: _Group, transport: str) -> Started:
@@ -218,7 +240,7 @@ def _attempt(group: _Group, transport: str) -> Started:
         finally:
             group.library.c.rdnaar_destroy(comm)
     comm, used = _connect(group, transport)
-    return Started(group.library, group.config, comm, group.device, used, "")
+    return Started(group.library, group.config, comm, group.device, used, "", group.tuning)
 
 
 def _must_prove(group: _Group, key: proof.Key) -> bool:
