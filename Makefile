@@ -191,6 +191,7 @@ include mk/device.mk
 include mk/fuzz.mk
 include mk/soak.mk
 include mk/explorer.mk
+include mk/instructions.mk
 include mk/sim.mk
 
 clean: ## remove everything that was built
