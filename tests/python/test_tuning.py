@@ -153,7 +153,7 @@ ALMOST_RIGHT = st.fixed_dictionaries(
 )
 
 
-@hypothesis_settings(max_examples=500, deadline=None)
+@hypothesis_settings(max_examples=1000, deadline=None)
 @given(st.binary(max_size=200) | (ALMOST_RIGHT | JSON).map(lambda d: json.dumps(d).encode()))
 def test_any_file_gives_settings_that_a_config_accepts(
     tmp_path_factory: pytest.TempPathFactory, raw: bytes
