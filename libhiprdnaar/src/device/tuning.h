@@ -35,16 +35,17 @@ constexpr Tuning kHipTuning = {
     8,                                   // host_poll_pause
 };
 
-// NVIDIA over NVLink: ll up to 256 KiB at W = 2 and 512 threads as in a sketch on two H200
-// (2026-11-30); the rest untested.
+// NVIDIA over NVLink, on 2x H200 (2026-11-30, bf16, graphs): ll is the fastest at W = 2 wherever its
+// staging reaches, 6.9 us at 1 MiB beside oneshot's 8.7 and twoshot's 11.5 (docs/hardware.md); 512
+// threads as in a sketch there. W > 2 is untested.
 constexpr Tuning kCudaTuning = {
-    {1 * kMib, 1 * kMib, 16 * kMib},     // staging of ll, oneshot, twoshot
-    {256 * kKib, 64 * kKib, 32 * kKib},  // ll_bytes
-    {1 * kMib, 64 * kKib, 32 * kKib},    // oneshot_bytes
-    512,                                 // threads
-    64,                                  // blocks
-    2,                                   // vectors_per_thread
-    8,                                   // host_poll_pause
+    {1 * kMib, 1 * kMib, 16 * kMib},   // staging of ll, oneshot, twoshot
+    {1 * kMib, 64 * kKib, 32 * kKib},  // ll_bytes
+    {1 * kMib, 64 * kKib, 32 * kKib},  // oneshot_bytes
+    512,                               // threads
+    64,                                // blocks
+    2,                                 // vectors_per_thread
+    8,                                 // host_poll_pause
 };
 
 // Offsets inside a slab have 32 bits in a lane.
