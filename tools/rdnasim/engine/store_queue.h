@@ -2,6 +2,7 @@
 // Stores on their way. They leave in any order, but for those to the same 8 bytes.
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <vector>
 
@@ -79,6 +80,11 @@ public:
             if (s.bytes != 0 && s.address < address + bytes && address < s.address + s.bytes)
                 take(s, sink);
         compact();
+    }
+
+    // None of them stays short of that level.
+    void raise(u8 level) {
+        for (Store &s : stores_) s.level = std::max(s.level, level);
     }
 
     // The number of distinct instructions whose stores have not left.

@@ -267,9 +267,10 @@ void DeviceMemoryModel::invalidate(Wave &w, u8 level) {
     if (level >= kSystem && w.launch->kernel->family >= 12) l2_.clear();
 }
 
+// It is not waited for: the wave's stores leave as if they had been of that scope themselves.
 void DeviceMemoryModel::write_back(Wave &w, u8 level) {
     Block &block = *w.block;
-    w.memory->stores.drain([&](const Store &s) { leave(block, s); });
+    w.memory->stores.raise(level);
     if (level >= kL2) block.memory->unwritten.drain([&](const Store &s) { leave_block(s); });
     if (level >= kSystem) unwritten_.drain([&](const Store &s) { arrive(s); });
 }
