@@ -41,8 +41,13 @@ class Device:
         check(HIP.hipModuleGetFunction(ctypes.byref(function), self._module, name.encode()))
         arguments = (ctypes.c_void_p(area.value), ctypes.c_void_p(result.value), ctypes.c_uint32(x))
         places = (ctypes.c_void_p * 3)(*(ctypes.addressof(a) for a in arguments))
+        threads = 64 if name.startswith("block_") else 32
         self.use()
-        check(HIP.hipModuleLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, self.stream, places, None))
+        check(
+            HIP.hipModuleLaunchKernel(
+                function, 1, 1, 1, threads, 1, 1, 0, self.stream, places, None
+            )
+        )
 
 
 def main() -> int:
