@@ -88,6 +88,7 @@ VECTOR: dict[str, Row] = {
     "v_mov_b32": ("u", "u", lambda a: a),
     "v_add_nc_u32": ("uu", "u", lambda a, b: a + b),
     "v_sub_nc_u32": ("uu", "u", lambda a, b: a - b),
+    "v_subrev_nc_u32": ("uu", "u", lambda a, b: b - a),
     "v_mul_lo_u32": ("uu", "u", lambda a, b: a * b),
     "v_add3_u32": ("uuu", "u", lambda a, b, c: a + b + c),
     "v_add_lshl_u32": ("uuu", "u", lambda a, b, c: (a + b) << (c & U32(31))),

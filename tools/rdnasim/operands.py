@@ -26,7 +26,7 @@ class Kind(IntEnum):
     CONSTANT = 3
 
 
-NEGATE, ABSOLUTE, HIGH_HALF, SIGN_EXTEND = 1, 2, 4, 8  # as in engine/program.h
+NEGATE, ABSOLUTE, HIGH_HALF, LOW_BYTE = 1, 2, 4, 8  # as in engine/program.h
 
 # Numbers of the scalar registers that have names, as the instructions encode them on gfx11 and
 # gfx12. gfx10 has m0 and null the other way round, which nothing here can notice.

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import program
 import rdna_code
-from operands import HIGH_HALF, NAMED, NONE, Kind, Operand, Unknown, parse, split
+from operands import HIGH_HALF, LOW_BYTE, NAMED, NONE, Kind, Operand, Unknown, parse, split
 from program import Argument, Kernel, Operation
 from rdna_code import CodeObject, Instruction
 
@@ -199,9 +199,10 @@ def _vector(i: Instruction, operands: list[str], modifiers: list[str]) -> Operat
 def _select(parsed: list[Operand], modifiers: list[str]) -> None:
     """The sub-word selections that the library's code has."""
     for modifier in modifiers:
-        if match := re.fullmatch(r"src([01])_sel:WORD_1", modifier):
+        if match := re.fullmatch(r"src([01])_sel:(WORD_1|BYTE_0)", modifier):
             at = 1 + int(match[1])
-            parsed[at] = replace(parsed[at], modifiers=parsed[at].modifiers | HIGH_HALF)
+            part = HIGH_HALF if match[2] == "WORD_1" else LOW_BYTE
+            parsed[at] = replace(parsed[at], modifiers=parsed[at].modifiers | part)
         elif not re.fullmatch(r"(dst_sel|src[01]_sel):DWORD|dst_unused:UNUSED_PAD", modifier):
             raise Unknown(f"modifier {modifier}")
 

@@ -17,7 +17,7 @@ struct Step;
 using Handler = const Step *(*)(Wave &wave, const Step &step);
 
 enum OperandKind : u8 { kNone = 0, kVector = 1, kScalar = 2, kConstant = 3 };
-enum Modifier : u8 { kNegate = 1, kAbsolute = 2, kHighHalf = 4, kSignExtend = 8 };
+enum Modifier : u8 { kNegate = 1, kAbsolute = 2, kHighHalf = 4, kLowByte = 8 };
 enum Flag : u16 {
     kGlc = 1,
     kDlc = 2,

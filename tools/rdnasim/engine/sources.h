@@ -45,7 +45,8 @@ RDNASIM_INLINE const u32 *vector32(const Wave &w, const Operand &o, Lanes &room,
     const u32 *from = o.kind == kVector ? w.v[o.number].x : fill(room, scalar32(w, o));
     if (o.modifiers == 0) return from;
     const u32 shift = o.modifiers & kHighHalf ? 16 : 0;
-    const u32 keep = o.modifiers & kAbsolute ? ~sign_bit(bits) : ~0u;
+    const u32 size = o.modifiers & kLowByte ? 0xFF : ~0u;
+    const u32 keep = size & (o.modifiers & kAbsolute ? ~sign_bit(bits) : ~0u);
     const u32 flip = o.modifiers & kNegate ? sign_bit(bits) : 0;
     for (u32 l = 0; l < kWave; l++) room.x[l] = ((from[l] >> shift) & keep) ^ flip;
     return room.x;
