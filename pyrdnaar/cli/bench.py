@@ -18,13 +18,25 @@ from typing import Any
 import click
 import numpy as np
 
-from .. import measure
 from .._version import __version__
+from ..bench import measure
+from ..bench.grounds import HostArrays
+from ..bench.providers import (
+    PEERS,
+    Method,
+    Mpi,
+    Prepared,
+    Provider,
+    Shape,
+    TorchGroup,
+    TorchReduce,
+    missing,
+    misuse,
+)
 from ..communicator import Communicator
 from ..config import Config, effective
 from ..dtypes import ALGOS, DTYPES, OPS, element_type
 from ..exchange import Exchange
-from ..providers import PEERS, Method, Prepared, Provider, peer, refusal
 from .group import Report, group
 from .options import (
     backend_option,
@@ -97,7 +109,7 @@ def bench(
     config = configuration()
     config = replace(config, max_bytes=max(config.max_bytes, end))
     shapes = [
-        measure.Shape(max(1, nbytes // element_type(dtype).numpy.itemsize), dtype, op)
+        Shape(max(1, nbytes // element_type(dtype).numpy.itemsize), dtype, op)
         for dtype in dtypes
         for nbytes in _sizes(begin, end, factor)
     ]
@@ -130,7 +142,7 @@ def bench(
 def _peers(names: str, by: str, dtypes: tuple[str, ...], op: str) -> list[str]:
     peers = [name.strip() for name in names.split(",") if name.strip()]
     for name in peers:
-        reason = refusal(name, by, dtypes, op)
+        reason = misuse(name, by, "host", False, dtypes, op) or missing(name, "host")
         if reason:
             raise click.UsageError(f"--compare: {reason}")
     return peers
@@ -148,7 +160,7 @@ def _work(
     exchange: Exchange,
     backend: str,
     config: Config,
-    shapes: list[measure.Shape],
+    shapes: list[Shape],
     algo: str,
     peers: list[str],
     warmup: int,
@@ -164,10 +176,8 @@ def _work(
             )
         providers: list[Provider] = [Method(comm, algo), Prepared(comm, algo)]
         for name in peers:
-            provider = peer(name, exchange)
-            stack.callback(provider.close)
-            providers.append(provider)
-        align = comm.prepare(np.zeros(1, np.float32))
+            providers.append(Mpi() if name == "mpi" else _gloo(exchange, stack))
+        ground, effort = HostArrays(), measure.Effort(warmup, iterations)
         progress = Progress(len(shapes) if rank == 0 else 0)
         plans, cases = [], []
         for seed, shape in enumerate(shapes):
@@ -175,7 +185,7 @@ def _work(
             plan = comm.plan(shape.count, shape.dtype, shape.op, algo)
             plans.append(asdict(plan))
             cases.append(
-                measure.measure(exchange, align, providers, shape, warmup, iterations, 2 * seed)
+                measure.measure(exchange, ground, providers[1], providers, shape, effort, 2 * seed)
                 if plan.status == "ok"
                 else []
             )
@@ -184,7 +194,13 @@ def _work(
         return {"library": library, "plans": plans, "cases": cases}
 
 
-def _row(shape: measure.Shape, index: int, reports: list[Report]) -> dict[str, Any]:
+def _gloo(exchange: Exchange, stack: ExitStack) -> Provider:
+    group = TorchGroup(exchange, "gloo")
+    stack.callback(group.close)
+    return TorchReduce("gloo", group)
+
+
+def _row(shape: Shape, index: int, reports: list[Report]) -> dict[str, Any]:
     """One shape over all ranks."""
     per_case = zip(*(report["cases"][index] for report in reports), strict=True)
     return {
@@ -252,7 +268,9 @@ def _line(row: dict[str, Any], name: str, compared: bool) -> str:
     if not row["cases"]:
         return f"{line} not run: {plan['reason']}"
     for in_place in (False, True):
-        cases = {c["provider"]: c for c in row["cases"] if c["in_place"] == in_place}
+        cases = {
+            c["provider"].partition(":")[0]: c for c in row["cases"] if c["in_place"] == in_place
+        }
         case = cases[name]
         call, wrong = "-", case["wrong"]
         if name == "rdnaar":

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks: all-reduces side by side, every shape verified.
+
+providers.py says what runs, grounds.py where the data lies and whose clock counts, measure.py how
+samples are taken and checked, run.py does all that on the ranks of a group, report.py and plot.py
+show it, and suites.py is a table of runs worth repeating.
+"""
