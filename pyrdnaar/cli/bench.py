@@ -20,11 +20,12 @@ import numpy as np
 
 from .._version import __version__
 from ..bench import measure
-from ..bench.grounds import HostArrays
+from ..bench.grounds import Ground, HostArrays, LibraryDevice
 from ..bench.providers import (
     PEERS,
     Method,
     Mpi,
+    OnDevice,
     Prepared,
     Provider,
     Shape,
@@ -80,6 +81,14 @@ from .progress import Progress
     default="",
     help=f"Measure these beside it, in the same run: {', '.join(PEERS)}, separated by commas.",
 )
+@click.option("--graph", is_flag=True, help="Record the calls of a sample in a graph.")
+@click.option(
+    "-c",
+    "--calls",
+    type=click.IntRange(1),
+    help=f"Calls of a sample [default: {measure.DEVICE_CALLS} on devices and in graphs, else by "
+    "the clock].",
+)
 @threads_option
 @json_option
 def bench(
@@ -94,18 +103,21 @@ def bench(
     warmup: int,
     iterations: int,
     compare: str,
+    graph: bool,
+    calls: int | None,
     threads: bool,
     json_path: str | None,
 ) -> None:
     """Measure all-reduce by size, and verify every shape.
 
-    time is a call of Communicator.all_reduce(), call is the same through prepare(): both are the
-    median of the samples' slowest ranks. algbw is bytes / time, and busbw = algbw * 2(n-1)/n.
+    On numpy arrays time is a call of Communicator.all_reduce(), and call the same through
+    prepare(); on devices and in graphs time is the device's. All are medians of the samples'
+    slowest ranks. algbw is bytes / time, and busbw = algbw * 2(n-1)/n.
     """
     if not 0 < begin <= end:
         raise click.UsageError(f"sizes from {begin} to {end} are none")
     ranks_of = group(ranks, 2, threads=threads)
-    peers = _peers(compare, ranks_of.by, dtypes, op)
+    peers = _peers(compare, ranks_of.by, graph, dtypes, op)
     config = configuration()
     config = replace(config, max_bytes=max(config.max_bytes, end))
     shapes = [
@@ -113,7 +125,9 @@ def bench(
         for dtype in dtypes
         for nbytes in _sizes(begin, end, factor)
     ]
-    reports = ranks_of.run(_work, backend, config, shapes, algo, peers, warmup, iterations)
+    reports = ranks_of.run(
+        _work, backend, config, shapes, algo, peers, warmup, iterations, graph, calls or 0
+    )
     rows = [_row(shape, index, reports) for index, shape in enumerate(shapes)]
     timed = [case for row in rows for case in row["cases"]]
     wrong = sum(case["wrong"] for case in timed)
@@ -127,6 +141,7 @@ def bench(
             "algo": algo,
             "warmup": warmup,
             "iterations": iterations,
+            "graph": graph,
             "library": reports[0]["library"],
             "machine": _machine(),
             "environment": {s.name: s.value for s in effective(os.environ) if s.field},
@@ -139,10 +154,10 @@ def bench(
         raise click.ClickException(reason)
 
 
-def _peers(names: str, by: str, dtypes: tuple[str, ...], op: str) -> list[str]:
+def _peers(names: str, by: str, graph: bool, dtypes: tuple[str, ...], op: str) -> list[str]:
     peers = [name.strip() for name in names.split(",") if name.strip()]
     for name in peers:
-        reason = misuse(name, by, "host", False, dtypes, op) or missing(name, "host")
+        reason = misuse(name, by, "host", graph, dtypes, op) or missing(name, "host")
         if reason:
             raise click.UsageError(f"--compare: {reason}")
     return peers
@@ -165,19 +180,27 @@ def _work(
     peers: list[str],
     warmup: int,
     iterations: int,
+    graph: bool,
+    calls: int,
 ) -> Report:
     rank, world_size = exchange.rank, exchange.world_size
     with ExitStack() as stack:
         comm = stack.enter_context(Communicator(rank, world_size, exchange, backend, config=config))
-        if comm.library.backend != "host":
-            raise click.UsageError(
-                f"bench measures numpy arrays, which the {comm.library.backend} library does not "
-                "reduce: --backend host"
-            )
-        providers: list[Provider] = [Method(comm, algo), Prepared(comm, algo)]
+        effort = measure.Effort(warmup, iterations, calls)
+        ground: Ground
+        providers: list[Provider]
+        if graph or comm.library.backend != "host":
+            ground = LibraryDevice(comm, graph)
+            providers = [OnDevice(comm, algo, ground.stream)]
+        else:
+            ground = HostArrays()
+            providers = [Method(comm, algo), Prepared(comm, algo)]
+        stack.callback(ground.close)
+        aligner = providers[-1]
         for name in peers:
+            if ground.on_device:
+                raise click.UsageError(f"--compare: {name} reduces numpy arrays only")
             providers.append(Mpi() if name == "mpi" else _gloo(exchange, stack))
-        ground, effort = HostArrays(), measure.Effort(warmup, iterations)
         progress = Progress(len(shapes) if rank == 0 else 0)
         plans, cases = [], []
         for seed, shape in enumerate(shapes):
@@ -185,7 +208,7 @@ def _work(
             plan = comm.plan(shape.count, shape.dtype, shape.op, algo)
             plans.append(asdict(plan))
             cases.append(
-                measure.measure(exchange, ground, providers[1], providers, shape, effort, 2 * seed)
+                measure.measure(exchange, ground, aligner, providers, shape, effort, 2 * seed)
                 if plan.status == "ok"
                 else []
             )
@@ -273,7 +296,7 @@ def _line(row: dict[str, Any], name: str, compared: bool) -> str:
         }
         case = cases[name]
         call, wrong = "-", case["wrong"]
-        if name == "rdnaar":
+        if name == "rdnaar" and "prepared" in cases:
             call = _number(cases["prepared"]["time_us"])
             wrong += cases["prepared"]["wrong"]
         cells = [_number(case["time_us"]), call]

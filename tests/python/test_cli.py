@@ -320,6 +320,7 @@ def test_bench(runner: CliRunner, tmp_path: Path) -> None:
         (["--algo", "copy"], "'copy' is not one of"),
         (["--compare", "nccl"], "--compare: nccl reduces on cuda, the backend is host"),
         (["--compare", "mpi"], "mpi needs "),
+        (["--compare", "gloo", "--graph"], "gloo on the host cannot be recorded in a graph"),
         (["--compare", "gloo", "--threads"], "gloo needs ranks in processes"),
         (["--compare", "gloo", "-d", "bf16"], "gloo has sum, max, min of fp16, fp32 only"),
         (["--compare", "gloo", "-o", "avg"], "gloo has sum, max, min of fp16, fp32 only"),
@@ -327,6 +328,24 @@ def test_bench(runner: CliRunner, tmp_path: Path) -> None:
 )
 def test_bench_usage(runner: CliRunner, args: list[str], said: str) -> None:
     assert said in _run(runner, "bench", *args, exit_code=2).stderr
+
+
+@pytest.mark.usefixtures("lib")
+def test_bench_of_graphs(runner: CliRunner) -> None:
+    data = _json(
+        _run(runner, "bench", *SMALL, "--graph", "-c", "7", "--algo", "ll", "--json").stdout
+    )
+    assert (data["ok"], data["graph"], len(data["rows"])) == (True, True, 2)
+    for row in data["rows"]:
+        assert [(c["algo"], c["calls_per_sample"]) for c in row["cases"]] == [("ll", 7)] * 2
+    args = ("bench", "-n", "1", *SMALL, "--graph")
+    assert "# verified: every shape" in _run(runner, *args).stdout
+
+
+def test_bench_of_graphs_that_do_nothing(runner: CliRunner, lazy: Path) -> None:
+    environ = {"RDNAAR_LIBRARY": str(lazy), "RDNAAR_PROVE": "never"}
+    result = _run(runner, "bench", *SMALL, "--graph", exit_code=1, **environ)
+    assert "wrong elements" in result.stderr
 
 
 @pytest.mark.usefixtures("lib")
