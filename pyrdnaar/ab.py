@@ -60,7 +60,11 @@ def side(name: str, text: str) -> Side:
 
 
 class SideFailed(RdnaarError):
-    """A run of one side has failed; so there is nothing to compare."""
+    """A run of one side has failed; so there is nothing to compare. Its exit code becomes ours."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def run(side: Side, common: Sequence[str]) -> Data:
@@ -71,7 +75,8 @@ def run(side: Side, common: Sequence[str]) -> Data:
     )
     if result.returncode != 0:
         last = result.stderr.strip().splitlines()[-1:] or ["nothing on stderr"]
-        raise SideFailed(f"side {side.name} ended with {result.returncode}: {last[0]}")
+        message = f"side {side.name} ended with {result.returncode}: {last[0]}"
+        raise SideFailed(message, result.returncode if result.returncode > 0 else 1)
     try:
         data: Data = json.loads(result.stdout)
     except ValueError as error:
@@ -118,7 +123,7 @@ def times(data: Data) -> dict[str, float]:
         f"{row['bytes']} {row['dtype']} {row['op']}": case["time_us"]
         for row in data["rows"]
         for case in row["cases"]
-        if case["provider"] == "rdnaar" and not case["in_place"]
+        if case["provider"].split(":")[0] == "rdnaar" and not case["in_place"]
     }
 
 

@@ -2,6 +2,5 @@
 """Benchmarks: all-reduces side by side, every shape verified.
 
 providers.py says what runs, grounds.py where the data lies and whose clock counts, measure.py how
-samples are taken and checked, run.py does all that on the ranks of a group, report.py and plot.py
-show it, and suites.py is a table of runs worth repeating.
+samples are taken and checked.
 """

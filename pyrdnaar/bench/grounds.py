@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the data of a measurement lies, and whose clock counts.
 
-All that is measured side by side stands on one ground: numpy arrays and the host's clock; device
-memory with the library's own streams, events and graphs; or torch's tensors, events and graphs,
-which its collectives need. What runs there is ordered: one call after the other.
+All that is measured side by side stands on one ground: numpy arrays and the host's clock, or device
+memory with the library's own streams, events and graphs. What runs there is ordered: one call after
+the other.
 """
 
 from __future__ import annotations
@@ -143,68 +143,3 @@ class LibraryDevice:
     def close(self) -> None:
         self._made.close()
         self._resources.close()
-
-
-class TorchDevice:
-    """Torch's tensors on a GPU, its current stream, its events and graphs."""
-
-    on_device = True
-
-    def __init__(self, device: int, graphs: bool) -> None:
-        import torch
-
-        self._torch = torch
-        self._device = torch.device("cuda", device)
-        self._graphs = graphs
-        # Graphs are recorded on a stream that is not the default one, so all work is there.
-        self._stream = torch.cuda.Stream(self._device)
-        torch.cuda.set_stream(self._stream)
-        self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self._recorded: list[Any] = []
-
-    @property
-    def stream(self) -> int:
-        handle: int = self._stream.cuda_stream
-        return handle
-
-    def memory(self, like: Array) -> Any:
-        kind = getattr(self._torch, like.dtype.name)  # float16, bfloat16, float32
-        return self._torch.zeros(like.size, dtype=kind, device=self._device)
-
-    def write(self, memory: Any, x: Array) -> None:
-        # As bytes, since numpy's bfloat16 is none that torch knows.
-        raw = self._torch.from_numpy(x.view(np.uint8))
-        memory.view(self._torch.uint8).copy_(raw)
-
-    def read(self, memory: Any, out: Array) -> None:
-        out.view(np.uint8)[:] = memory.view(self._torch.uint8).cpu().numpy()
-
-    def repeated(self, call: Call, times: int) -> Call:
-        call()  # what is loaded at first use must not be in the recording
-        if not self._graphs:
-            return _loop(call, times)
-        self._stream.synchronize()
-        graph = self._torch.cuda.CUDAGraph()
-        # "thread_local": the threads of torch's collectives may ask the runtime meanwhile.
-        with self._torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-            _loop(call, times)()
-        self._recorded.append(graph)
-        replay: Call = graph.replay
-        return replay
-
-    def seconds(self, align: Call, run: Call, times: int) -> float:
-        align()
-        self._start.record()
-        for _ in range(times):
-            run()
-        self._stop.record()
-        self._stream.synchronize()
-        return float(self._start.elapsed_time(self._stop)) / 1e3  # it gives milliseconds
-
-    def clear(self) -> None:
-        self._stream.synchronize()
-        self._recorded.clear()
-
-    def close(self) -> None:
-        """Graphs go before the communicators whose calls they hold."""
-        self.clear()

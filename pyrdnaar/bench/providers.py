@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who can do an all-reduce: this library by algorithm, and others to compare it with.
 
-A provider makes calls on the memory of a ground (grounds.py). Several may share a name: variants,
-of which the better one counts.
+A provider makes calls on the memory of a ground (grounds.py).
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..arrays import Array
 from ..communicator import Communicator
 from ..dtypes import element_type
-from ..errors import RdnaarError
 from ..exchange import Exchange
+from ..memory import DeviceBuffer
 from ..records import Plan
 
 if TYPE_CHECKING:
@@ -113,22 +112,17 @@ class OnDevice(_Ours):
         super().__init__(comm, algo)
         self._stream = stream
 
-    def call(self, x: Any, out: Any, shape: Shape) -> Call:
+    def call(self, x: DeviceBuffer, out: DeviceBuffer, shape: Shape) -> Call:
         return partial(
             self._comm.all_reduce_ptr,
-            _address(x),
-            _address(out),
+            x.ptr,
+            out.ptr,
             shape.count,
             shape.dtype,
             shape.op,
             self._algo,
             self._stream,
         )
-
-
-def _address(memory: Any) -> int:
-    """Of a DeviceBuffer or of a tensor."""
-    return int(memory.ptr if hasattr(memory, "ptr") else memory.data_ptr())
 
 
 # ---- Others ------------------------------------------------------------------------------------
@@ -151,160 +145,65 @@ class Mpi(Provider):
         return partial(self._mpi.COMM_WORLD.Allreduce, source, out, self._ops[shape.op])
 
 
-class TorchGroup:
-    """The default process group of torch.distributed, for as long as providers need it."""
+class Gloo(Provider):
+    """torch.distributed on CPU tensors. It reduces in place only, so `x` is copied first."""
 
-    def __init__(self, exchange: Exchange, backend: str) -> None:
+    name = "gloo"
+
+    def __init__(self, exchange: Exchange) -> None:
         import torch
         import torch.distributed
 
-        self.torch = torch
+        self._torch = torch
+        self.version = f"torch {torch.__version__}"
         self._folder = tempfile.mkdtemp(prefix="pyrdnaar-") if exchange.rank == 0 else ""
         folder = exchange.all_gather(self._folder.encode())[0].decode()
         torch.distributed.init_process_group(
-            backend,
+            "gloo",
             init_method=f"file://{folder}/store",
             rank=exchange.rank,
             world_size=exchange.world_size,
         )
+        kinds = torch.distributed.ReduceOp
+        self._ops = {"sum": kinds.SUM, "max": kinds.MAX, "min": kinds.MIN}
+
+    def call(self, x: Array, out: Array, shape: Shape) -> Call:
+        source, target = self._torch.from_numpy(x), self._torch.from_numpy(out)
+        reduce = partial(self._torch.distributed.all_reduce, target, self._ops[shape.op])
+        if out is x:
+            return reduce
+
+        def copy_and_reduce() -> None:
+            target.copy_(source)
+            reduce()
+
+        return copy_and_reduce
 
     def close(self) -> None:
-        self.torch.distributed.destroy_process_group()
+        self._torch.distributed.destroy_process_group()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-class TorchReduce(Provider):
-    """torch.distributed.all_reduce(). It reduces in place only, so `x` is copied first."""
-
-    def __init__(self, name: str, group: TorchGroup) -> None:
-        self.name = name
-        self._torch = group.torch
-        self.version = f"torch {group.torch.__version__}"
-        if name != "gloo":
-            nccl = ".".join(map(str, group.torch.cuda.nccl.version()))
-            self.version = f"{name} {nccl}, {self.version}"
-        kinds = self._torch.distributed.ReduceOp
-        self._ops = {"sum": kinds.SUM, "max": kinds.MAX, "min": kinds.MIN, "avg": kinds.AVG}
-
-    def call(self, x: Any, out: Any, shape: Shape) -> Call:
-        source, target = self._tensor(x), self._tensor(out)
-        reduce = partial(self._torch.distributed.all_reduce, target, self._ops[shape.op])
-        return reduce if out is x else _after_copy(target, source, reduce)
-
-    def _tensor(self, memory: Any) -> Any:
-        return memory if self._torch.is_tensor(memory) else self._torch.from_numpy(memory)
-
-
-class Symmetric(Provider):
-    """Torch's symmetric memory: one kernel, "oneshot" or "twoshot", over memory of its own.
-
-    The one-shot kernel writes elsewhere and the two-shot kernel in place: the other place costs
-    a copy.
-    """
-
-    name = "symm"
-
-    def __init__(self, algo: str, group: TorchGroup, device: int, max_bytes: int) -> None:
-        import torch.distributed._symmetric_memory as symmetric
-
-        torch = group.torch
-        self._torch, self._algo = torch, algo
-        self.version = f"torch {torch.__version__}"
-        self._world = torch.distributed.get_world_size()
-        self._group = torch.distributed.group.WORLD.group_name
-        self._memory = {}
-        for role in ("x", "out", "both"):
-            whole = symmetric.empty(max_bytes, dtype=torch.uint8, device=f"cuda:{device}")
-            symmetric.rendezvous(whole, self._group)
-            self._memory[role] = whole
-
-    def refusal(self, shape: Shape) -> str:
-        unit = 16 * self._world
-        return f"it takes multiples of {unit} bytes" if shape.nbytes % unit else ""
-
-    def algo(self, shape: Shape) -> str:
-        return self._algo
-
-    def memory(self, ground: Ground, like: Array, role: str) -> Any:
-        kind = getattr(self._torch, like.dtype.name)
-        return self._memory[role][: like.nbytes].view(kind)
-
-    def call(self, x: Any, out: Any, shape: Shape) -> Call:
-        ops, group = self._torch.ops.symm_mem, self._group
-        if self._algo == "oneshot":
-            if out is not x:
-                return partial(ops.one_shot_all_reduce_out, x, "sum", group, out)
-            return lambda: x.copy_(ops.one_shot_all_reduce(x, "sum", group))
-        reduce = partial(ops.two_shot_all_reduce_, out, "sum", group)
-        return reduce if out is x else _after_copy(out, x, reduce)
-
-    def close(self) -> None:
-        self._memory.clear()
-
-
-def _after_copy(target: Any, source: Any, reduce: Call) -> Call:
-    def copy_and_reduce() -> None:
-        target.copy_(source)
-        reduce()
-
-    return copy_and_reduce
 
 
 # ---- The table of the others -------------------------------------------------------------------
 
 
 class Peer(NamedTuple):
-    """Somebody to compare with: where, by which module, and what it can reduce."""
+    """Somebody to compare numpy arrays with: by which module, and what it can reduce."""
 
-    backends: tuple[str, ...]
     module: str
     install: str
     dtypes: tuple[str, ...]
-    ops: tuple[str, ...]
+    ops: tuple[str, ...] = ("sum", "max", "min")
 
 
-_TORCH = "pip install 'pyrdnaar[torch]'"
 PEERS = {
-    "mpi": Peer(
-        ("host",),
-        "mpi4py.MPI",
-        "an MPI library and pip install 'pyrdnaar[mpi]'",
-        ("fp32",),
-        ("sum", "max", "min"),
-    ),
-    "gloo": Peer(("host",), "torch.distributed", _TORCH, ("fp16", "fp32"), ("sum", "max", "min")),
-    "nccl": Peer(
-        ("cuda",),
-        "torch.distributed",
-        f"{_TORCH}, of a build for CUDA",
-        ("fp16", "bf16", "fp32"),
-        ("sum", "max", "min", "avg"),
-    ),
-    "rccl": Peer(
-        ("hip",),
-        "torch.distributed",
-        f"{_TORCH}, of a build for ROCm",
-        ("fp16", "bf16", "fp32"),
-        ("sum", "max", "min", "avg"),
-    ),
-    "symm": Peer(
-        ("cuda", "hip"),
-        "torch.distributed._symmetric_memory",
-        f"{_TORCH}, of a build for the GPU",
-        ("bf16", "fp32"),
-        ("sum",),
-    ),
+    "mpi": Peer("mpi4py.MPI", "an MPI library and pip install 'pyrdnaar[mpi]'", ("fp32",)),
+    "gloo": Peer("torch.distributed", "pip install 'pyrdnaar[torch]'", ("fp16", "fp32")),
 }
 
 
-class Unavailable(RdnaarError):
-    """A provider cannot run on this machine."""
-
-    exit_code = 3
-
-
-def misuse(name: str, by: str, backend: str, graph: bool, dtypes: Iterable[str], op: str) -> str:
+def misuse(name: str, by: str, graph: bool, dtypes: Iterable[str], op: str) -> str:
     """Why it makes no sense to ask for the peer `name`, whatever is installed; "" if it does.
 
     `by` is who starts the ranks, see the command line's group.
@@ -312,34 +211,22 @@ def misuse(name: str, by: str, backend: str, graph: bool, dtypes: Iterable[str],
     if name not in PEERS:
         return f"{name!r} is not one of {', '.join(PEERS)}"
     peer = PEERS[name]
-    if backend not in peer.backends:
-        return f"{name} reduces on {' and '.join(peer.backends)}, the backend is {backend}"
     if name == "mpi" and by != "mpiexec":
         return "mpi needs ranks started by mpiexec, for example `mpiexec -n 2 pyrdnaar bench`"
     if by == "threads":
         return f"{name} needs ranks in processes of their own, not --threads"
-    if graph and backend == "host":
+    if graph:
         return f"{name} on the host cannot be recorded in a graph"
     if op not in peer.ops or not set(dtypes) <= set(peer.dtypes):
         return f"{name} has {', '.join(peer.ops)} of {', '.join(peer.dtypes)} only"
     return ""
 
 
-def missing(name: str, backend: str) -> str:
+def missing(name: str) -> str:
     """What the peer `name` lacks in this environment, and how to get it; "" if nothing."""
     peer = PEERS[name]
     try:
         importlib.import_module(peer.module)
     except ImportError as error:
         return f"{name} needs the Python module {peer.module} ({error}): {peer.install}"
-    if backend == "host":
-        return ""
-    import torch
-
-    built_for = "hip" if torch.version.hip else "cuda" if torch.version.cuda else "the CPU"
-    if built_for != backend or not torch.cuda.is_available():
-        return (
-            f"{name} needs a torch that sees the GPUs ({torch.__version__} is built for "
-            f"{built_for}): {peer.install}"
-        )
     return ""

@@ -17,6 +17,7 @@ import click
 
 from .._version import __version__
 from ..errors import RdnaarError
+from .ab import ab
 from .bench import bench
 from .demo import demo
 from .env import env
@@ -59,5 +60,5 @@ def main() -> None:
     """
 
 
-for _command in (demo, info, env, selftest, probe, bench, wedge, qualify):
+for _command in (demo, info, env, selftest, probe, bench, ab, wedge, qualify):
     main.add_command(_command)

@@ -23,14 +23,13 @@ from ..bench import measure
 from ..bench.grounds import Ground, HostArrays, LibraryDevice
 from ..bench.providers import (
     PEERS,
+    Gloo,
     Method,
     Mpi,
     OnDevice,
     Prepared,
     Provider,
     Shape,
-    TorchGroup,
-    TorchReduce,
     missing,
     misuse,
 )
@@ -143,6 +142,7 @@ def bench(
             "iterations": iterations,
             "graph": graph,
             "library": reports[0]["library"],
+            "settings": reports[0]["settings"],
             "machine": _machine(),
             "environment": {s.name: s.value for s in effective(os.environ) if s.field},
             "rows": rows,
@@ -157,7 +157,7 @@ def bench(
 def _peers(names: str, by: str, graph: bool, dtypes: tuple[str, ...], op: str) -> list[str]:
     peers = [name.strip() for name in names.split(",") if name.strip()]
     for name in peers:
-        reason = misuse(name, by, "host", graph, dtypes, op) or missing(name, "host")
+        reason = misuse(name, by, graph, dtypes, op) or missing(name)
         if reason:
             raise click.UsageError(f"--compare: {reason}")
     return peers
@@ -200,7 +200,9 @@ def _work(
         for name in peers:
             if ground.on_device:
                 raise click.UsageError(f"--compare: {name} reduces numpy arrays only")
-            providers.append(Mpi() if name == "mpi" else _gloo(exchange, stack))
+            provider = Mpi() if name == "mpi" else Gloo(exchange)
+            stack.callback(provider.close)
+            providers.append(provider)
         progress = Progress(len(shapes) if rank == 0 else 0)
         plans, cases = [], []
         for seed, shape in enumerate(shapes):
@@ -214,13 +216,8 @@ def _work(
             )
         progress.clear()
         library = {"path": comm.library.path, **asdict(comm.library.build_info())}
-        return {"library": library, "plans": plans, "cases": cases}
-
-
-def _gloo(exchange: Exchange, stack: ExitStack) -> Provider:
-    group = TorchGroup(exchange, "gloo")
-    stack.callback(group.close)
-    return TorchReduce("gloo", group)
+        settings = comm.config.shared()
+        return {"library": library, "settings": settings, "plans": plans, "cases": cases}
 
 
 def _row(shape: Shape, index: int, reports: list[Report]) -> dict[str, Any]:

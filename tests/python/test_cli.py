@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 import pyrdnaar
 from pyrdnaar.cli import main
 
-COMMANDS = ("bench", "demo", "env", "info", "probe", "qualify", "selftest", "wedge")
+COMMANDS = ("ab", "bench", "demo", "env", "info", "probe", "qualify", "selftest", "wedge")
 SMALL = ("-b", "1K", "-e", "4K", "-w", "1", "-i", "3")
 
 ENV_GOLDEN = """\
@@ -318,7 +318,6 @@ def test_bench(runner: CliRunner, tmp_path: Path) -> None:
         (["-n", "9"], "9 is not in the range 1<=x<=8"),
         (["-d", "int8"], "'int8' is not one of"),
         (["--algo", "copy"], "'copy' is not one of"),
-        (["--compare", "nccl"], "--compare: nccl reduces on cuda, the backend is host"),
         (["--compare", "mpi"], "mpi needs "),
         (["--compare", "gloo", "--graph"], "gloo on the host cannot be recorded in a graph"),
         (["--compare", "gloo", "--threads"], "gloo needs ranks in processes"),
@@ -469,3 +468,32 @@ def _check_compared(output: str, peer: str) -> None:
             assert (call == "-") == (name != "rdnaar")
             assert (ratio == "1.00") or name != "rdnaar"
     assert "# verified: every shape\n" in output
+
+
+# ---- ab ----------------------------------------------------------------------------------------
+
+FEW = ("--runs", "5", "--backend", "host", "-e", "1K", "-w", "1", "-i", "2")
+
+
+@pytest.mark.usefixtures("lib")
+def test_ab_compares_what_differs(runner: CliRunner) -> None:
+    sides = ("--a", "RDNAAR_ALGO=ll", "--b", "--algo oneshot")
+    data = json.loads(_run(runner, "ab", *sides, *FEW, "--json").stdout)
+    assert data["differences"][0] == "algo: ll | auto"
+    assert [len(times) for times in data["times_us"]] == [5, 5]
+    assert [verdict["shape"] for verdict in data["verdicts"]] == ["1024 fp32 sum"]
+    assert data["verdicts"][0]["verdict"] in ("faster", "slower", "no difference beyond the spread")
+
+
+@pytest.mark.usefixtures("lib")
+@pytest.mark.parametrize(
+    ("side", "exit_code", "said"),
+    [
+        ("RDNAAR_DEBUG=0", 2, "the sides do not differ in effect"),
+        ("--algo nonsense", 2, "side B ended with 2: Error: Invalid value for '--algo'"),
+        ("RDNAAR_LIBRARY=/nowhere.so", 3, "side B ended with 3"),
+        ("nonsense", 2, "neither NAME=VALUE nor an option"),
+    ],
+)
+def test_ab_fails_aloud(runner: CliRunner, side: str, exit_code: int, said: str) -> None:
+    assert said in _run(runner, "ab", "--b", side, *FEW, exit_code=exit_code).stderr

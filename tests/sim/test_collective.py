@@ -77,8 +77,8 @@ def test_few_blocks_are_resident() -> None:
     )
 
 
-# Worlds of a short run. A process that waits for its peers simulates its polls, so with more of them
-# than processors most of the time goes there: larger worlds in the weak model take minutes each.
+# Worlds of a short run. A process that waits for its peers simulates its polls, so with more of
+# them than processors most of the time goes there: in the weak model larger worlds take minutes.
 PROCESSES = {
     "gfx1030 strong": WORLDS, "gfx1100 strong": (2, 5), "gfx1201 strong": (3, 6),
     "gfx1030 weak": (2, 3), "gfx1100 weak": (2,), "gfx1201 weak": (2,),
@@ -100,6 +100,4 @@ def test_processes(case: str, tables: Tables) -> None:
             arguments += ["--end", LARGEST[memory]]
         result = run(arguments, environment, timeout=1200)
         assert result.returncode == 0, (world, result.stdout[-2000:], result.stderr[-2000:])
-    tables.add(
-        "self test, ranks as processes", f"{case}: W = {', '.join(map(str, worlds))}: right"
-    )
+    tables.add("self test, ranks as processes", f"{case}: W = {', '.join(map(str, worlds))}: right")

@@ -65,7 +65,7 @@ def test_a_device_without_kernels(tmp_path: Path) -> None:
 
 
 def test_no_uncached_memory() -> None:
-    environment = simulated("V620", 1, RDNASIM_UNCACHED="no")
+    environment = simulated("V620", 2, RDNASIM_UNCACHED="no")
     result = run(
         ["-m", "pyrdnaar", "selftest", "-n", "2", "--threads", "--backend", "hip"], environment
     )
