@@ -2,9 +2,10 @@
 """Settings that were measured on this machine, and the file that keeps them.
 
 Whoever has measured writes it, by choose() and write(); every start reads. The file has an entry
-for each group that was tuned: its key says on which devices, with which driver and library, over which transport and
-between how many ranks. An entry holds for that very key and gives only what the configuration
-leaves open, so a setting that somebody has made always counts. Rank 0's file speaks for all ranks.
+for each group that was tuned: its key says on which devices, with which driver and library, over
+which transport and between how many ranks. An entry holds for that very key and gives only what the
+configuration leaves open, so a setting that somebody has made always counts. Rank 0's file speaks
+for all ranks.
 """
 
 from __future__ import annotations
