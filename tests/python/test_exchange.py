@@ -310,7 +310,7 @@ def test_the_token_is_private_and_new_for_each_job(job: dict[str, str], tmp_path
     tokens = []
     for _ in range(2):
         with ThreadPoolExecutor(1) as pool:
-            hub = pool.submit(_join, job, 0, 1.0)
+            hub = pool.submit(_join, job, 0, 2.0)
             deadline = time.monotonic() + 5
             while not (files := list(tmp_path.glob("*.token"))):
                 assert time.monotonic() < deadline

@@ -233,6 +233,7 @@ def test_a_step_after_an_abort_fails_and_leaves_the_marker(
 ) -> None:
     path = tmp_path / "wedge.json"
     monkeypatch.setenv("RDNAAR_TIMEOUT_MS", "300")
+    monkeypatch.setenv("RDNAAR_PROVE", "never")  # the proof would have no more time
     monkeypatch.setenv("RDNAAR_WEDGE_FILE", str(path))
 
     def step(communicator: Any) -> None:
