@@ -150,11 +150,13 @@ class RdnaAllReduce:
         return out
 
     def all_reduce_(self, x: torch.Tensor, op: str = "sum") -> torch.Tensor:
-        """The same in place; returns `x`. It knows nothing of gradients."""
+        """The same in place; returns `x`. It has no gradient."""
         if not self.takes(x, op):
             return x.copy_(self._fallback(x, op))
         if fills_one_span(x):
             self._run(x, x, op)
+            # Autograd does not see the stores: a backward that has kept x must not use it.
+            torch.autograd.graph.increment_version(x)
             return x
         dense = torch.empty_like(x).copy_(x)
         self._run(dense, dense, op)

@@ -128,6 +128,24 @@ def test_one_rank_copies() -> None:
     _adapters(work, world=1)
 
 
+@pytest.mark.parametrize("layout", ["dense", "slice with gaps"])
+def test_in_place_on_what_a_gradient_needs_is_an_error(layout: str) -> None:
+    """As for torch's own operators; otherwise the gradient would silently be that of the sum."""
+
+    def work(adapter: RdnaAllReduce) -> None:
+        x = torch.ones(6, 4, requires_grad=True)
+        y = x * 2
+        z = y.square().sum()  # keeps y
+        saved = y.detach()
+        adapter.all_reduce_(saved if layout == "dense" else saved[:, 1:3])
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            z.backward()
+        with torch.inference_mode():  # where tensors have no version
+            assert adapter.all_reduce_(torch.ones(3)).tolist() == [2, 2, 2]
+
+    _adapters(work)
+
+
 # ---- Who reduces -------------------------------------------------------------------------------
 
 
