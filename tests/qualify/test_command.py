@@ -362,7 +362,9 @@ def test_a_progress_bar_while_the_server_thinks(server: StandIn) -> None:
 def test_ctrl_c_ends_it_at_once(server: StandIn) -> None:
     server.fault = "stall"
     pipe = subprocess.PIPE
-    with subprocess.Popen(_command(server), stdout=pipe, stderr=pipe) as process:
+    # A shell's background jobs, and so their children, ignore SIGINT.
+    command = ["env", "--default-signal=INT", *_command(server)]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe) as process:
         while not server.requests:
             time.sleep(0.02)
             assert process.poll() is None
