@@ -16,6 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from . import tuning
 from .config import Config
 from .files import cache_folder, read_json, timestamp, write_json
 from .records import BuildInfo
@@ -39,15 +40,10 @@ _NOT_PROVEN = {
 def key_of(build: BuildInfo, devices: list[str], transport: str, config: Config) -> Key:
     """`devices` names each rank's, in rank order."""
     return {
-        "backend": build.backend,
-        "library": build.source_digest,
+        **tuning.key_of(build, devices, transport),
         "targets": build.targets,
-        "compiler": build.compiler,
-        "runtime": build.runtime,
         "kernel": os.uname().release,
         "boot": _boot_id(),
-        "devices": devices,
-        "transport": transport,
         "settings": {k: v for k, v in config.shared().items() if k not in _NOT_PROVEN},
     }
 

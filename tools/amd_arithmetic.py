@@ -6,7 +6,7 @@
 Prints two tables in Markdown. The first is read from the machine code: for each kernel the fewest
 instructions of a wave between two vectors of 16 bytes a lane, in the loop that sends and in the
 loop that sums, and the waves that its registers leave room for. The second adds what a link
-carries. docs/performance.md holds both.
+carries. docs/amd.md holds both.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from isa_contract import LIBRARY, batch, is_load, is_payload_load, is_payload_store, width
+from isa_contract import LIBRARY, WIDE, batch, is_load, is_payload_load, is_payload_store, width
 from offload_bundle import code_objects
 from rdna_code import CodeObject, Instruction, Kernel
 
-WIDE = ("dwordx4", "b128")
+ALGOS = ("ll", "oneshot", "twoshot")
 TARGETS = ("gfx1030", "gfx1100", "gfx1201")
 WORLDS = (2, 4, 8)
 SIZES = [1 << shift for shift in (12, 14, 16, 18, 20, 24)]
@@ -97,7 +97,7 @@ def _has(kernel: Kernel, loop: set[int], marks: tuple[Mark, ...]) -> bool:
 def _round(kernel: Kernel, loop: set[int], marks: tuple[Mark, ...]) -> int:
     """Dijkstra over (block, how often each mark was met), from the header back to it; 0: no way."""
     blocks = kernel.blocks
-    header = min(block for block in loop)
+    header = min(loop)
     queue = [(0, header, (0,) * len(marks))]
     ended = set()
     while queue:
@@ -147,7 +147,7 @@ def costs(library: Path, dtype: str = "fp16") -> dict[tuple[str, str, int], Cost
         if target not in TARGETS:
             continue
         for kernel in CodeObject(content).kernels():
-            for algo in ("ll", "oneshot", "twoshot"):
+            for algo in ALGOS:
                 for world in WORLDS:
                     if kernel.name == f"rdnaar_{algo}_{dtype}_add_w{world}":
                         table[target, algo, world] = cost(kernel, target, algo, world)
@@ -184,9 +184,6 @@ def issue_us(instructions: Cost, world: int, nbytes: int) -> float:
 
 
 # ---- Tables ------------------------------------------------------------------------------------
-
-
-ALGOS = ("ll", "oneshot", "twoshot")
 
 
 def instruction_table(table: dict[tuple[str, str, int], Cost]) -> Iterator[str]:

@@ -17,6 +17,7 @@ import gc
 import json
 import math
 import statistics
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,40 +84,46 @@ def measure(
     the inputs.
     """
     _require_different(providers, shape)
-    try:
-        return _measure(exchange, ground, aligner, providers, shape, effort, seed)
-    finally:
-        ground.clear()
+    with ExitStack() as stack:
+        stack.callback(ground.clear)
+        data = _Data(exchange, ground, shape, seed)
+        align = _aligning(ground, aligner)
+        unit = (effort.calls or DEVICE_CALLS) if ground.on_device else 1
+        cases = [_case(ground, p, shape, in_place, unit) for p in providers for in_place in (0, 1)]
+        for case in cases:
+            data.check(case)
+            for _ in range(effort.warmup):
+                case.run()
+        if not ground.on_device:
+            _choose_runs(exchange, ground, align, cases, effort.calls)
+        _take_samples(ground, align, cases, effort.iterations, data)
+        data.renew()
+        for case in cases:
+            data.check(case)
+        return [
+            {
+                "provider": case.provider.name,
+                "algo": case.provider.algo(shape),
+                "in_place": case.in_place,
+                "wrong": case.wrong,
+                "calls_per_sample": case.unit * case.runs,
+                "samples_us": case.samples_us,
+            }
+            for case in cases
+        ]
 
 
-def _measure(
-    exchange: Exchange,
-    ground: Ground,
-    aligner: Provider,
-    providers: list[Provider],
-    shape: Shape,
-    effort: Effort,
-    seed: int,
-) -> list[dict[str, Any]]:
-    data = _Data(exchange, ground, shape, seed)
-    align = _aligning(ground, aligner)
-    unit = (effort.calls or DEVICE_CALLS) if ground.on_device else 1
-    cases = [_case(ground, p, shape, in_place, unit) for p in providers for in_place in (0, 1)]
-    for case in cases:
-        data.ready(case)
-        case.run()
-        case.wrong += data.wrong(case, unit)
-        for _ in range(effort.warmup):
-            case.run()
-    if not ground.on_device:
-        _choose_runs(exchange, ground, align, cases, effort.calls)
+def _take_samples(
+    ground: Ground, align: Call, cases: list[Case], iterations: int, data: _Data
+) -> None:
+    """In turns; the last sample of each case begins with fresh inputs, and is checked."""
     # A garbage collection inside a sample would be taken for the library's time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for iteration in range(effort.iterations):
+        for iteration in range(iterations):
             for case in cases:
-                last = iteration == effort.iterations - 1
+                last = iteration == iterations - 1
                 if last:
                     data.ready(case)
                 calls = case.unit * case.runs
@@ -127,22 +134,6 @@ def _measure(
     finally:
         if collecting:
             gc.enable()
-    data.renew()
-    for case in cases:
-        data.ready(case)
-        case.run()
-        case.wrong += data.wrong(case, unit)
-    return [
-        {
-            "provider": case.provider.name,
-            "algo": case.provider.algo(shape),
-            "in_place": case.in_place,
-            "wrong": case.wrong,
-            "calls_per_sample": case.unit * case.runs,
-            "samples_us": case.samples_us,
-        }
-        for case in cases
-    ]
 
 
 def _require_different(providers: list[Provider], shape: Shape) -> None:
@@ -162,9 +153,9 @@ def _aligning(ground: Ground, aligner: Provider) -> Call:
 def _case(ground: Ground, provider: Provider, shape: Shape, in_place: int, unit: int) -> Case:
     like = np.zeros(shape.count, element_type(shape.dtype).numpy)
     if in_place:
-        x = out = provider.memory(ground, like, "both")
+        x = out = ground.memory(like)
     else:
-        x, out = (provider.memory(ground, like, role) for role in ("x", "out"))
+        x, out = ground.memory(like), ground.memory(like)
     run = ground.repeated(provider.call(x, out, shape), unit)
     return Case(provider, bool(in_place), x, out, run, unit)
 
@@ -197,6 +188,12 @@ class _Data:
         """Inputs in place, and an output that nobody has written yet."""
         self._ground.write(case.out, self._poison)
         self._ground.write(case.x, self._mine)
+
+    def check(self, case: Case) -> None:
+        """One run from fresh inputs."""
+        self.ready(case)
+        case.run()
+        case.wrong += self.wrong(case, case.unit)
 
     def wrong(self, case: Case, calls: int) -> int:
         """The number of wrong elements that `calls` calls have left since ready()."""

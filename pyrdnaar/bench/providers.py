@@ -13,17 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..arrays import Array
 from ..communicator import Communicator
 from ..dtypes import element_type
 from ..exchange import Exchange
 from ..memory import DeviceBuffer
-from ..records import Plan
-
-if TYPE_CHECKING:
-    from .grounds import Ground
 
 Call = Callable[[], object]
 
@@ -43,20 +39,11 @@ class Provider(ABC):
     """One way to reduce. `exact` ones promise the bits of the rank-order reference."""
 
     name: str
-    version = ""
     exact = False
-
-    def refusal(self, shape: Shape) -> str:
-        """Why this shape is not measured; "" if it is. The same on every rank."""
-        return ""
 
     def algo(self, shape: Shape) -> str:
         """Which algorithm runs, as far as the provider's library tells; else ""."""
         return ""
-
-    def memory(self, ground: Ground, like: Array, role: str) -> Any:
-        """Memory for an array: "x", the input, "out", the output, or "both" in place."""
-        return ground.memory(like)
 
     @abstractmethod
     def call(self, x: Any, out: Any, shape: Shape) -> Call:
@@ -76,16 +63,9 @@ class _Ours(Provider):
         self._comm = comm
         self._algo = algo
         self.name = prefix if algo == "auto" else f"{prefix}:{algo}"
-        self.version = comm.library.build_info().version
-
-    def refusal(self, shape: Shape) -> str:
-        return self._plan(shape).reason
 
     def algo(self, shape: Shape) -> str:
-        return self._plan(shape).algo
-
-    def _plan(self, shape: Shape) -> Plan:
-        return self._comm.plan(shape.count, shape.dtype, shape.op, self._algo)
+        return self._comm.plan(shape.count, shape.dtype, shape.op, self._algo).algo
 
 
 class Method(_Ours):
@@ -136,7 +116,6 @@ class Mpi(Provider):
     def __init__(self) -> None:
         from mpi4py import MPI
 
-        self.version = MPI.Get_library_version().splitlines()[0].replace("\t", " ").strip()
         self._mpi = MPI
         self._ops = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
@@ -155,7 +134,6 @@ class Gloo(Provider):
         import torch.distributed
 
         self._torch = torch
-        self.version = f"torch {torch.__version__}"
         self._folder = tempfile.mkdtemp(prefix="pyrdnaar-") if exchange.rank == 0 else ""
         folder = exchange.all_gather(self._folder.encode())[0].decode()
         torch.distributed.init_process_group(
