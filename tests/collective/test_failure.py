@@ -31,7 +31,7 @@ def _absent(exchange: pyrdnaar.Exchange, algo: str, queued: int) -> None:
         rank.stream.sync()
         took = time.monotonic() - start
         # One bound for all the queued calls, and some room for a machine of two cores.
-        assert BOUND_MS / 1000 <= took < BOUND_MS / 1000 * 1.2 + 0.3, took
+        assert took < BOUND_MS / 1000 * 1.2 + 0.3, took
         seen = rank.output.read(np.zeros(64, np.float32), stream=rank.stream)
         assert np.isnan(seen).all()
         record = rank.comm.abort_record()
@@ -39,8 +39,9 @@ def _absent(exchange: pyrdnaar.Exchange, algo: str, queued: int) -> None:
         if record.reason == "timeout":
             assert record.peer == 0
             assert record.waited_ms >= BOUND_MS
+            assert took >= BOUND_MS / 1000, took
             assert record.epoch == 1
-        else:  # another rank was a little faster and said so
+        else:  # another rank had begun a little sooner, gave up and said so
             assert record.reason == "peer_aborted"
             assert record.peer > 0
         start = time.monotonic()
@@ -48,7 +49,7 @@ def _absent(exchange: pyrdnaar.Exchange, algo: str, queued: int) -> None:
             rank.comm.all_reduce_ptr(
                 rank.input.ptr, rank.output.ptr, 64, "fp32", stream=rank.stream
             )
-        assert time.monotonic() - start < 0.01
+        assert time.monotonic() - start < BOUND_MS / 1000 / 2, "a second bound is not waited"
         with pytest.raises(pyrdnaar.AbortError):
             rank.comm.check()
         exchange.all_gather(b"gave up")
